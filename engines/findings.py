@@ -75,32 +75,17 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a workaround does on samples that it was not made on: ``ok`` of ``n`` are right.
-    ``given``: of these the user's own, and ``given_ok``; the others were made near the user's.
-    ``plain``: how many fail without it. ``undetermined``: made samples, not counted, whose outputs
-    rounding of the inputs moves as far. ``joined``: samples that it failed on and was then made on,
-    too."""
+    ``given``: of these the user's own; the others were made near the user's.
+    ``plain``: how many fail without it. ``undetermined``: samples that are not counted, as nobody
+    can call them right or wrong. ``joined``: samples that it failed on and was then made on, too."""
 
     ok: int = 0
     n: int = 0
     given: int = 0
-    given_ok: int = 0
     plain: int = 0
     undetermined: int = 0
     joined: int = 0
     error: float = 0.0  # the worst
-    slight: int = 0  # not counted: off on nearly nothing only
-
-
-class Point(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A set of nodes that was tried as a workaround on all that it was made on: how many nodes, the
-    worst error, seconds of a run over these samples (0: an emulation's time says nothing)."""
-
-    nodes: int
-    error: float
-    seconds: float = 0.0
-    chosen: bool = False
-    knee: bool = False  # further nodes buy little
-    keep: str = ""  # their ids; "" also where an earlier version tried them
 
 
 class Close(msgspec.Struct, frozen=True):
@@ -129,14 +114,9 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     margin: float = 0.0  # tolerance / error, >= 1 when it holds
     cost: str = ""
     minimal: bool = False
-    foretold: int = 0  # of a minimal set those not built without: an emulation failed so, or the engine with more kept
     forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
-    # What to mind, one sentence: what casts in the model do where the engine is free to ignore
-    # them; what cannot be seen here.
-    tried: str = ""
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
-    slight: int = 0  # given samples that are not counted: off on nearly nothing only
-    undetermined: int = 0  # and these: off by no more than rounding makes
+    undetermined: int = 0  # given samples that are not counted: nobody can call them right or wrong
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
     accused_ok: int = (
         -1
@@ -147,7 +127,6 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
         str, ...
     ] = ()  # those nodes by the names of the model in the file, where there is one
     written: str = ""  # the file that holds it, as it was seen to do: one sentence
-    curve: tuple[Point, ...] = ()  # fewest nodes first; each has less error than those before
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
     elsewhere: int = 0  # given samples of which that is not so, so that it is not for them
     close: tuple[

@@ -11,27 +11,33 @@ that fails too. Where it does not, the fault rests on the control
 flow itself, or on what the engine makes of it, and the node stays whole.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.near import Near, make_near
+from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
+from narrowdown.engines.compare.judge import by_sample, judge_whole, margin
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
 from narrowdown.engines.search.cheap_engine import ALIKE
+from narrowdown.engines.search.kept import Cure
 from narrowdown.engines.search.unseen import (
+    Determined,
     add_made,
     count_determined,
     count_wanted,
     find_worst,
     list_failing,
     restrict,
+    say_tried,
 )
 from narrowdown.engines.search.whole import (
     keep_rate,
@@ -40,17 +46,8 @@ from narrowdown.engines.search.whole import (
     say_other,
 )
 
-UNSEEN = "It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
-
-
-class Fixed(msgspec.Struct, frozen=True):
-    """``cure`` None: ``message`` says why there is none. ``files``: artifact name -> digest;
-    ``probe``: the question that shows it again."""
-
-    cure: Workaround | None = None
-    message: str = ""
-    files: dict[str, str] = {}
-    probe: Measure | None = None
+UNSEEN = " It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
+ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
 class Opened(msgspec.Struct, frozen=True, rename={"rests": "while"}):
@@ -80,58 +77,52 @@ def say_while(made: Measurement) -> str:
     return join_some(said, " and ")
 
 
-def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
+def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
     """Write the user's own model with plain nodes in the place of what was refused, and try the
     file."""
     findings, rule = ask.findings, ask.criterion
     model = findings.original or findings.model
-    feeds = tuple(dict.fromkeys((findings.sample, *(s.id for s in findings.samples))))
+    feeds = tuple(dict.fromkeys((findings.sample, *list_feeds(findings))))
     yield Note("your model with If, Loop and Scan fixed to how they run")
     made = yield from asked(_unroll(ask, model, findings.inputs, feeds))
     if made.status != "ok" or not made.facts["opened"]:
         why = made.message if made.status != "ok" else "; ".join(made.facts["kept"])
-        return Fixed(
-            message=f"If, Loop and Scan of your model could not be fixed: {why.rstrip('.')}."
-        )
-    fixed, alike = str(made.facts["model"]), tuple(made.facts["samples"])
-    shown = ask.ctx.can("run", untold=True)
+        return Cure(f"If, Loop and Scan of your model could not be fixed: {why.rstrip('.')}.")
+    alike = tuple(made.facts["samples"])
+    # The file in place of the user's model, held against what that gives.
+    put = partial(ask.plain, model=model, written=str(made.facts["model"]))
     yield Note("does the file compute what your model computes?")
-    same = yield from asked(_probe(ask, model, fixed, alike, engine=ask.ctx.reference))
+    same = yield from asked(put(alike, engine=ask.ctx.reference))
     if not judge_whole(same, rule).passed:
-        return Fixed(
-            message="With them fixed the reference gives another answer, so the model is not the same."
+        return Cure(
+            "With them fixed the reference gives another answer: the model is not the same."
         )
     yield Note("the file on the engine")
-    probe = _probe(ask, model, fixed, alike, runs=1 if shown else 0, save="written")
+    here = ask.ctx.can("run", untold=True)
+    probe = put(alike, runs=1 if here else 0, save="written")
     m = yield from asked(probe)
     if m.status != "ok":
-        return Fixed(message=f"With If, Loop and Scan fixed it is refused, too: {m.message}")
-    tried = m if shown else same
-    first = _of(tried, findings.sample)
-    others = set(by_sample(tried)) - first
-    wrong = set(list_failing(tried, rule))
-    if wrong & first:
-        error = worst(restrict(tried, first).results, rule)[2]
-        return Fixed(
-            message=f"With If, Loop and Scan fixed it builds, and is {wrong_by(error, rule.metric)}."
-        )
-    given = {s for s in others if is_given(s)}
-    right, right_given = len(others - wrong), len(given - wrong)
-    unseen = Unseen(
-        right,
-        len(others),
-        len(given),
-        right_given,
-        len(others),
-        error=find_worst(restrict(tried, others), rule),
+        return Cure(f"With If, Loop and Scan fixed it is refused, too: {m.message}")
+    tried = m if here else same
+    wrong = list_failing(tried, rule)
+    first = {
+        s for s in by_sample(tried) if s.partition("/")[0] == findings.sample.partition("/")[0]
+    }
+    if first.intersection(wrong):
+        off = wrong_by(find_worst(restrict(tried, first), rule), rule.metric)
+        return Cure(f"With If, Loop and Scan fixed it builds, and is {off}.")
+    others = restrict(tried, set(by_sample(tried)) - first)
+    given = add_made(Unseen(), Determined(others, tuple(wrong)), rule, plain=len(by_sample(others)))
+    given = msgspec.structs.replace(given, given=sum(map(is_given, by_sample(others))))
+    unseen: Unseen = yield from _try_near(ask, put, model, tried, given)
+    error = max(find_worst(tried, rule), unseen.error)
+    written = (
+        f"worked-around.onnx is your model with plain nodes in their place: {_say_opened(made)}"
     )
-    unseen = yield from _try_near(ask, model, fixed, tried, unseen, runs=shown)
-    error = max(worst(tried.results, rule)[2], unseen.error)
-    nodes = tuple(one.node for one in list_opened(made))
     cure = Workaround(
         kind="control-flow",
         engine=ask.ctx.engine,
-        switched_off=nodes,
+        switched_off=tuple(one.node for one in list_opened(made)),
         samples_ok=len(first),
         samples_n=len(first),
         error=error,
@@ -139,20 +130,27 @@ def fix_control_flow(ask: Inquiry) -> Sub[Fixed]:
         unseen=unseen,
         condition=say_while(made),
         elsewhere=len(set(list_feeds(findings)) - set(alike)),
-        tried="" if shown else UNSEEN,
-        written=_say_written(made),
+        written=f"{written}; the reference gives the same with it.{'' if here else UNSEEN}",
     )
-    return Fixed(cure, _say(cure), dict(m.artifacts), probe)
+    left = (
+        " Run again on the other samples alone for a model of their own." if cure.elsewhere else ""
+    )
+    condition = f" It is right only while {cure.condition}." if cure.condition else ""
+    message = (
+        f"With {join_some(cure.switched_off)} fixed the engine takes the model: {say_tried(cure)}."
+    )
+    return Cure(
+        f"{message}{condition}{left}{'' if here else UNSEEN}", cure, dict(m.artifacts), probe
+    )
 
 
 def _try_near(
-    ask: Inquiry, model: str, fixed: str, given: Measurement, unseen: Unseen, *, runs: bool
+    ask: Inquiry, put: Callable[..., Measure], model: str, given: Measurement, unseen: Unseen
 ) -> Sub[Unseen]:
     """With made samples that run in the same way; those that do not are none of its own."""
-    each = max(
-        1, len(given.results) // max(1, len({s.partition("/")[0] for s in by_sample(given)}))
-    )
-    near: Near = yield from make_near(ask, count_wanted(given, unseen.n), 0, each)
+    oracle, feeds = make_oracle(ask), {s.partition("/")[0] for s in by_sample(given)}
+    each = max(1, len(given.results) // max(1, len(feeds)))
+    near: Near = yield from oracle.near(count_wanted(given, unseen.n), 0, each)
     if not near.feeds:
         return unseen
     watched = yield from asked(
@@ -162,11 +160,11 @@ def _try_near(
     if not alike:
         return unseen
     yield Note(f"is it right on {len(alike)} made samples that run in the same way?")
-    engine = "" if runs else ask.ctx.reference
-    m = yield from asked(_probe(ask, model, fixed, alike, inputs=near.inputs, engine=engine))
+    engine = "" if ask.ctx.can("run", untold=True) else ask.ctx.reference
+    m = yield from asked(put(alike, inputs=near.inputs, engine=engine))
     if m.status != "ok":
         return unseen
-    made = yield from count_determined(make_oracle(ask), near, m)
+    made = yield from count_determined(oracle, near, m)
     return add_made(unseen, made, ask.criterion, plain=len(by_sample(made.counted)))
 
 
@@ -182,48 +180,6 @@ def _unroll(
         reference=ask.ctx.reference,
         base=base,
     )
-
-
-def _probe(
-    ask: Inquiry,
-    model: str,
-    fixed: str,
-    samples: tuple[str, ...],
-    *,
-    engine: str = "",
-    **more: object,
-) -> Measure:
-    """The file in place of the user's model, held against what that gives."""
-    return ask.plain(samples, engine=engine, model=model, written=fixed, **more)
-
-
-def _of(m: Measurement, sample: str) -> set[str]:
-    """The results of a sample: its own, or those of its rows."""
-    return {
-        s
-        for s in by_sample(m)
-        if s == sample or s.startswith(f"{sample}/") or sample.startswith(f"{s}/")
-    }
-
-
-def _say_written(made: Measurement) -> str:
-    each = join_some([one.told() for one in list_opened(made)])
-    return f"worked-around.onnx is your model with plain nodes in their place: {each}; the reference gives the same with it."
-
-
-def _say(cure: Workaround) -> str:
-    unseen = cure.unseen or Unseen()
-    held = f", and on {unseen.ok} of {unseen.n} others that run in the same way" if unseen.n else ""
-    condition = f" It is right only while {cure.condition}." if cure.condition else ""
-    left = f" For {cure.elsewhere} of the samples that is not so: run again on those alone for a model of their own."
-    seen = f" {cure.tried}" if cure.tried else ""
-    return (
-        f"With {join_some(cure.switched_off)} fixed the engine takes the model: right on the sample that it was made "
-        f"on{held}.{seen}{condition}{left if cure.elsewhere else ''}"
-    )
-
-
-ALWAYS = "nothing of it changes"  # what rests on constants alone
 
 
 def open_bodies(model: WholeModel) -> Sub[Findings]:
@@ -257,7 +213,7 @@ def open_bodies(model: WholeModel) -> Sub[Findings]:
     opened = yield from model.of(clean).run_as_needed(note=note)
     m = opened.measurement
     locked: Findings = yield from lock_failure(model.ctx, clean, m)
-    said = _told(made)
+    said = f"{_say_opened(made)}: these nodes stand in their place."
     if signature.kind == "build" and _is_right(clean, m):
         fixable = msgspec.structs.replace(findings, fixable=say_while(made) or ALWAYS)
         return _noted(fixable, said, _say_way_around(model, made, len(agreed)), *kept)
@@ -320,8 +276,6 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
     return ""
 
 
-def _told(made: Measurement) -> str:
-    """What was opened: ``If 'choice' takes its then_branch, Loop 'steps' runs 8 iterations.``"""
-    return (
-        f"{join_some([one.told() for one in list_opened(made)])}: these nodes stand in their place."
-    )
+def _say_opened(made: Measurement) -> str:
+    """What was opened: ``If 'choice' takes its then_branch, Loop 'steps' runs 8 iterations``"""
+    return join_some([one.told() for one in list_opened(made)])

@@ -24,7 +24,7 @@ from narrowdown.engines.compare.judge import (
     worst,
     worst_run,
 )
-from narrowdown.engines.findings import Case, Culprit, Findings
+from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_bypassable
 from narrowdown.engines.probe import HUGE, Measurement
@@ -178,10 +178,9 @@ def is_infinite(findings: Findings) -> bool:
     return signature is not None and (signature.nonfinite or signature.error >= HUGE)
 
 
-def count_right_without(oracle: Oracle, culprits: Sequence[Culprit]) -> Sub[tuple[int, int]]:
+def count_right_without(oracle: Oracle, accused: frozenset[int]) -> Sub[tuple[int, int]]:
     """How many of so many given samples are right with what is accused in FP32 and nothing else;
     (-1, 0) where it does not run so. What fails on nearly nothing is not counted."""
-    accused = frozenset(n for c in culprits for n in ranges.decode(c.keep or c.case.node_ids))
     yield Note(f"with the {len(accused)} nodes that are accused in FP32, and nothing else")
     m: Measurement = yield from oracle.feed(oracle.feeds, keep=accused)
     if m.status != "ok":

@@ -66,11 +66,9 @@ class Sets(Protocol):
     everything: NodeSet
     spent: int
 
-    def use(
-        self, keep: NodeSet, samples: Sequence[str], *, alone: bool = False
-    ) -> Sub[Mapping[str, float] | None]:
+    def use(self, keep: NodeSet, samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
         """What part of what is allowed each sample has with this set, 1 being all of it; None where
-        it could not be run. ``alone``: samples may be run by themselves."""
+        it could not be run."""
         ...
 
 
@@ -91,7 +89,6 @@ class Hunt:
         self.working = [s for s in working if s in allowed] or list(allowed)[:1]
         self.rank = rank
         self.order: NodeSet = ()
-        self.alone = True
         self.each = False  # every node of the last set was seen to be needed
         self._short: set[NodeSet] = set()  # sets that were seen not to cure
         self._refused = 0
@@ -113,10 +110,8 @@ class Hunt:
             keep = tuple(sorted({*stays, *added}))
             if keep == everything or not (wrong := (yield from self._list_wrong(keep))):
                 return keep
-            if not self.join(wrong):
-                if not self.alone and keep == tuple(sorted(stays)):
-                    return everything  # answers that contradict one another: nothing more to learn
-                self.alone = False  # right alone, wrong among others
+            if not self.join(wrong) and keep == tuple(sorted(stays)):
+                return everything  # answers that contradict one another: nothing more to learn
             stays = keep
 
     def join(self, samples: Sequence[str]) -> bool:
@@ -149,7 +144,7 @@ class Hunt:
             return False
         keep = tuple(sorted(nodes))
         for part in (self.working[:1], self.working[1:]):
-            if part and (wrong := (yield from self._ask(keep, part, alone=self.alone))) != []:
+            if part and (wrong := (yield from self._ask(keep, part))) != []:
                 self._refused = self._refused + 1 if wrong is None else 0
                 if wrong:  # what failed last mostly fails next
                     self._short.add(keep)
@@ -164,10 +159,8 @@ class Hunt:
         wrong = yield from self._ask(keep, tuple(self.allowed))
         return list(self.allowed) if wrong is None else wrong
 
-    def _ask(
-        self, keep: NodeSet, samples: Sequence[str], *, alone: bool = False
-    ) -> Sub[list[str] | None]:
-        used = yield from self.sets.use(keep, samples, alone=alone)
+    def _ask(self, keep: NodeSet, samples: Sequence[str]) -> Sub[list[str] | None]:
+        used = yield from self.sets.use(keep, samples)
         if used is None:
             return None
         by = {s: u / self.allowed[s] for s, u in used.items()}

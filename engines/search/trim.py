@@ -1,16 +1,16 @@
 """What a set can do without, as a generator: groups by group, then each item alone.
 
 Leaving out a group that holds nothing that is needed succeeds, as a pooled blood test is negative.
-After Hwang, "A method for detecting all defective members in a population by group testing" (1972):
-a group is so large that success is as likely as failure, by how many were needed so far, and in one
-that fails the first that is needed is found by halving. That takes a third fewer questions than
-delta debugging, which divides everything evenly: of 332 items 8 needed, 64 and 100; of 95, 17, 85
-and 121 (``tests/engines/search/test_trim.py``).
+After Hwang, "A method for detecting all defective members in a population by group testing" (1972),
+with his estimate of how many are needed left out: a group is twice as large after one that could go,
+half as large after one that could not, and in that one the first that is needed is found by halving.
+Of 332 items 8 needed, 60 questions; of 95, 17, 73: by a tenth more than with the estimate, by a
+quarter fewer where what is needed lies together. Delta debugging, which divides everything evenly,
+takes half as many again (``tests/engines/search/test_trim.py``).
 
 Nothing is presumed: what is returned was measured to do.
 """
 
-import math
 from collections.abc import Callable, Hashable, Sequence
 from typing import TypeAlias, TypeVar
 
@@ -19,11 +19,6 @@ from narrowdown.engines.asking import Sub
 Item = TypeVar("Item", bound=Hashable)
 # Whether a part still does.
 Test: TypeAlias = Callable[[tuple[Item, ...]], Sub[bool]]
-# Of what was seen so far that is left when the next needed item is found: those that are needed lie
-# together as a rule.
-FADING = 0.9
-# Items for one that is needed, before anything is known.
-RARE = 8
 
 
 def leave_out_groups(items: Sequence[Item], test: Test[Item]) -> Sub[tuple[Item, ...]]:
@@ -31,23 +26,18 @@ def leave_out_groups(items: Sequence[Item], test: Test[Item]) -> Sub[tuple[Item,
     themselves are taken to do. Each that is left was needed when it was looked at. Ends after O(n
     log n) questions whatever the answers are."""
     needed: tuple[Item, ...] = ()
-    left = tuple(items)
-    found, spared = 1.0, 1.0 + len(left) / RARE
+    left, size = tuple(items), 1
     while left:
-        rate = found / (found + spared)
-        # Where half of them are needed one by one is best; where all were, for long, the rate is 1
-        # but for what fades.
-        size = 1 if rate > 0.5 else max(1, min(len(left), round(math.log(2) / -math.log1p(-rate))))
+        size = min(size, len(left))
         if (yield from test((*needed, *left[size:]))):
-            left, spared = left[size:], spared + size
+            left, size = left[size:], 2 * size
             continue
         low, high = 0, size  # without so many of the first it does; without so many it does not
         while high - low > 1:
             middle = (low + high) // 2
             does: bool = yield from test((*needed, *left[middle:]))
             low, high = (middle, high) if does else (low, middle)
-        needed, left = (*needed, left[low]), left[high:]
-        found, spared = FADING * found + 1, FADING * spared + low
+        needed, left, size = (*needed, left[low]), left[high:], max(1, size // 2)
     return needed
 
 

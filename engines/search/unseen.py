@@ -8,17 +8,15 @@ from types import MappingProxyType
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import NOTHING as UNASKED
 from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
 from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
-from narrowdown.engines.findings import Findings, Unseen
+from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, SampleResult, is_given
 from narrowdown.engines.search.determined import DRAWS, WITHIN
 
-BATCHES = 4  # given, from which on whole ones are set apart
 # Samples: of fewer that are given none is set apart, as a search needs what there is; and no fewer
 # are made, of a model that takes long.
 GIVEN = 8
@@ -30,14 +28,13 @@ Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
 
 class Determined(msgspec.Struct, frozen=True):
-    """Of samples that were made: the measurement of those that are ``counted``, which of these fail
-    (the worst first), those that are not determined (``loose``), and those that fail on nearly
-    nothing (``slight``)."""
+    """The measurement of those samples that are ``counted``, which of these fail (the worst first),
+    and the others (``loose``): nobody can call them right or wrong, so no node is kept for them.
+    They fail on nearly nothing only, or by no more than rounding of the inputs makes."""
 
     counted: Measurement
     missed: tuple[str, ...] = ()
     loose: frozenset[str] = frozenset()
-    slight: frozenset[str] = frozenset()
 
 
 class Basis(msgspec.Struct, frozen=True):
@@ -53,21 +50,19 @@ class Basis(msgspec.Struct, frozen=True):
 
 class Tried(msgspec.Struct, frozen=True):
     """``failing``: the samples that it is not right on, the worst first; those of ``near`` among
-    them are its own. ``loose``: those that nobody can call right or wrong. ``counted``: the made
-    samples that ``unseen`` counts; how many of them fail without the workaround ``count_plain``
-    asks."""
+    them are its own. ``counted``: the made samples that ``unseen`` counts; how many of them fail
+    without the workaround ``count_plain`` asks."""
 
     unseen: Unseen = Unseen()
     failing: tuple[str, ...] = ()
     near: Near = Near()
-    loose: frozenset[str] = frozenset()
     counted: tuple[str, ...] = ()
 
 
 def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
-    """Of the samples that results name, those that the search must not see: every second, by
-    position, of those that no step before has singled out, where at least ``GIVEN`` were given; of
-    rows in ``BATCHES`` and more, those of every second batch."""
+    """Of the samples that results name, those that the search must not see, where at least
+    ``GIVEN`` were given: every second feed of those that no step before has singled out, with all
+    of its rows; of a single feed every second such row."""
     signed = (findings.signature, findings.round_signature)
     met = (
         {c.case.sample for c in findings.culprits}
@@ -75,17 +70,16 @@ def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
         | {findings.sample}
     )
     given = [s for s in samples if is_given(s)]
-    free = [s for s in given if s not in met and s.partition("/")[0] not in met]
     if len(given) < GIVEN:
         return frozenset()
-    # Rows of one batch may go alike (moments of a movement), so that one says little of what is
+    # Rows of one feed may go alike (moments of a movement), so that one says little of what is
     # unseen where another was seen.
     feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in given))
-    if len(feeds) < BATCHES:
-        return frozenset(free[::2])
+    if len(feeds) == 1:
+        return frozenset([s for s in given if s not in met and feeds[0] not in met][::2])
     begun = {s.partition("/")[0] for s in met}
-    whole = set([feed for feed in feeds if feed not in begun][::2])
-    return frozenset(s for s in free if s.partition("/")[0] in whole)
+    apart = [feed for feed in feeds if feed not in begun][::2]
+    return frozenset(s for s in given if s.partition("/")[0] in apart)
 
 
 def restrict(m: Measurement, samples: Collection[str]) -> Measurement:
@@ -99,10 +93,10 @@ def restrict(m: Measurement, samples: Collection[str]) -> Measurement:
 
 def join_answers(answers: list[Measurement]) -> Measurement:
     """Several measurements of different samples as one; the first that did not work where one did
-    not."""
+    not; an empty one of none."""
     bad = next((m for m in answers if m.status != "ok" or m.assumed), None)
-    if bad is not None or len(answers) == 1:
-        return bad or answers[0]
+    if bad is not None or len(answers) < 2:
+        return bad or next(iter(answers), Measurement())
     return msgspec.structs.replace(
         answers[0],
         results=tuple(r for m in answers for r in m.results),
@@ -120,52 +114,18 @@ def find_scale(plain: Measurement, criterion: Criterion) -> Mapping[str, float]:
     return find_largest(results) if failing - list_slight(results, criterion) else {}
 
 
-def find_slight(
-    m: Measurement,
-    criterion: Criterion,
-    scale: Mapping[str, float],
-    strict: Criterion | None = None,
-) -> frozenset[str]:
-    """The samples that fail, by ``strict`` where that is given, on nearly nothing beside ``scale``.
-    Nobody can call these right or wrong, so no node is kept for them: of a network with an epsilon
-    that FP16 rounds to 0 two nodes cure 31 of 32 samples, and the last took eleven more, for an
-    error of 22 % of nearly nothing."""
-    if not scale or m.status != "ok" or m.assumed:
-        return frozenset()
-    return list_slight((r for run in m.each_run for r in run), criterion, scale, strict)
-
-
-def _jitter(oracle: Oracle, feeds: tuple[str, ...], inputs: str = "") -> Sub[Measurement]:
-    """The reference held against itself with inputs that are rounded otherwise, the worst of a few
-    draws; not ok where that cannot be asked."""
+def measure_noise(
+    oracle: Oracle, samples: Collection[str], inputs: str = ""
+) -> Sub[Mapping[str, float]]:
+    """How far rounding of the inputs alone moves the reference's outputs on these samples, the
+    worst of a few draws; nothing where that cannot be asked: whole numbers are not rounded."""
+    feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
     if not feeds or not any(oracle.index.tensors[t].floating for t in oracle.index.inputs):
-        return UNASKED
+        return {}
     fed = Fed(feeds, inputs, DRAWS, "inputs")
     answer = yield from oracle.ask(Question(fed=fed, reference=True))
-    return answer.measured
-
-
-def measure_noise(oracle: Oracle, samples: Collection[str]) -> Sub[Mapping[str, float]]:
-    """How far rounding of the inputs alone moves the reference's outputs on these samples of the
-    session's, the worst of a few draws; nothing where that cannot be asked."""
-    fed = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
-    moved: Measurement = yield from _jitter(oracle, fed)
-    if moved.status != "ok":
-        return {}
-    return {
-        s: worst(rows, oracle.criterion)[2] for s, rows in by_sample(moved).items() if s in samples
-    }
-
-
-def find_noisy(m: Measurement, criterion: Criterion, noise: Mapping[str, float]) -> frozenset[str]:
-    """The samples that are off by no more than rounding makes (``measure_noise``): boxes sorted by
-    scores that tie. No node is kept for them either."""
-    if not noise or m.status != "ok" or m.assumed:
-        return frozenset()
-    failing = (
-        (s, rows) for s, rows in by_sample(m).items() if s in noise and exceed(rows, criterion)
-    )
-    return frozenset(s for s, rows in failing if worst(rows, criterion)[2] <= WITHIN * noise[s])
+    moved = by_sample(answer.measured) if answer.measured.status == "ok" else {}
+    return {s: worst(rows, oracle.criterion)[2] for s, rows in moved.items() if s in samples}
 
 
 def list_failing(m: Measurement, criterion: Criterion) -> list[str]:
@@ -186,12 +146,20 @@ def count_wanted(plain: Measurement, held: int) -> int:
 
 def tell_apart(m: Measurement, rule: Criterion, basis: Basis, margin: float = 1.0) -> Determined:
     """The measurement without those that fail (with ``margin`` to spare) on nearly nothing only, or
-    by no more than rounding makes."""
-    strict = tighten_criterion(rule, margin)
-    slight = find_slight(m, rule, basis.scale, strict)
-    noisy = find_noisy(m, strict, basis.noise) - slight
-    counted = restrict(m, set(by_sample(m)) - slight - noisy) if slight or noisy else m
-    return Determined(counted, tuple(list_failing(counted, rule)), noisy, slight)
+    by no more than rounding makes: of a network with an epsilon that FP16 rounds to 0 two nodes
+    cure 31 of 32 samples, and the last took eleven more, for an error of 22 % of nearly nothing."""
+    if m.status != "ok" or m.assumed:
+        return Determined(m, tuple(list_failing(m, rule)))
+    strict, runs = tighten_criterion(rule, margin), by_sample(m)
+    loose = {
+        s
+        for s, noise in basis.noise.items()
+        if s in runs and exceed(runs[s], strict) and worst(runs[s], strict)[2] <= WITHIN * noise
+    }
+    if basis.scale:
+        loose |= list_slight((r for run in m.each_run for r in run), rule, basis.scale, strict)
+    counted = restrict(m, runs.keys() - loose)
+    return Determined(counted, tuple(list_failing(counted, rule)), frozenset(loose))
 
 
 def try_unseen(
@@ -206,41 +174,30 @@ def try_unseen(
     of the user's samples. ``joined``: samples that joined the search."""
     rule, plain = oracle.criterion, basis.plain
     apart = tell_apart(restrict(given, basis.held), rule, basis)
-    n = len(by_sample(apart.counted))
-    right = n - len(apart.missed)
+    bare = list_failing(restrict(plain, by_sample(apart.counted)), rule)
+    unseen = add_made(Unseen(joined=joined), apart, rule, plain=len(bare))
+    unseen = msgspec.structs.replace(unseen, given=unseen.n)
     each = math.ceil(len(plain.results) / max(1, len(oracle.feeds)))
     near: Near = yield from oracle.near(count_wanted(plain, len(basis.held)), batch, each)
-    unseen = Unseen(
-        right,
-        n,
-        n,
-        right,
-        plain=len(list_failing(restrict(plain, by_sample(apart.counted)), rule)),
-        undetermined=len(apart.loose),
-        joined=joined,
-        error=find_worst(apart.counted, rule),
-        slight=len(apart.slight),
-    )
-    loose = apart.loose | apart.slight
-    m = UNASKED
-    if near.feeds:
-        yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
-        m = yield from question(near.inputs, near.feeds)
+    if not near.feeds:
+        return Tried(unseen, apart.missed)
+    yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
+    m: Measurement = yield from question(near.inputs, near.feeds)
     if m.status != "ok":
-        return Tried(unseen, apart.missed, loose=loose)
+        return Tried(unseen, apart.missed)
     made: Determined = yield from count_determined(oracle, near, m, basis.scale)
     return Tried(
         add_made(unseen, made, rule, plain=0),
         (*apart.missed, *made.missed),
         near,
-        loose | made.loose | made.slight,
         tuple(by_sample(made.counted)),
     )
 
 
-def count_plain(oracle: Oracle, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
-    """The figures with how many of the made samples that are counted fail without the workaround:
+def count_plain(oracle: Oracle, tried: Tried) -> Sub[Unseen]:
+    """Its figures with how many of the made samples that are counted fail without the workaround:
     asked of what is told alone, as a search makes several times as many."""
+    unseen = tried.unseen
     if not tried.counted:
         return unseen
     plain: Measurement = yield from oracle.feed(tried.near.feeds, inputs=tried.near.inputs)
@@ -252,13 +209,12 @@ def count_plain(oracle: Oracle, tried: Tried, unseen: Unseen) -> Sub[Unseen]:
 def count_determined(
     oracle: Oracle, near: Near, m: Measurement, scale: Mapping[str, float] = NOTHING
 ) -> Sub[Determined]:
-    """What the measurement of the made samples says of the determined ones among them."""
-    rule = oracle.criterion
-    slight = find_slight(m, rule, scale)
-    over = [s for s in list_failing(m, rule) if s not in slight]
-    loose: frozenset[str] = yield from find_undetermined(oracle, near, m, over)
-    counted = restrict(m, set(by_sample(m)) - loose - slight)
-    return Determined(counted, tuple(s for s in over if s not in loose), loose, slight)
+    """What the measurement of the made samples says of the determined ones among them: a picture of
+    nothing says nothing of a workaround."""
+    rule, basis = oracle.criterion, Basis(scale=scale)
+    over = tell_apart(m, rule, basis).missed
+    noise: Mapping[str, float] = yield from measure_noise(oracle, over, near.inputs)
+    return tell_apart(m, rule, msgspec.structs.replace(basis, noise=noise))
 
 
 def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:
@@ -270,25 +226,7 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
         n=unseen.n + n,
         plain=unseen.plain + plain,
         undetermined=unseen.undetermined + len(made.loose),
-        slight=unseen.slight + len(made.slight),
         error=max(unseen.error, find_worst(made.counted, rule)),
-    )
-
-
-def find_undetermined(
-    oracle: Oracle, near: Near, m: Measurement, over: list[str]
-) -> Sub[frozenset[str]]:
-    """Of the made samples that fail, those that rounding of the inputs moves as far in the
-    reference itself: a picture of nothing says nothing of a workaround. Rows that can be fed alone
-    are; whole numbers are not rounded."""
-    alone = any(s.rows for s in oracle.samples)
-    fed = over if alone else dict.fromkeys(s.partition("/")[0] for s in over)
-    moved: Measurement = yield from _jitter(oracle, tuple(fed), near.inputs)
-    if moved.status != "ok":
-        return frozenset()
-    rule, by, off = oracle.criterion, by_sample(moved), by_sample(m)
-    return frozenset(
-        s for s in over if s in by and worst(off[s], rule)[2] <= WITHIN * worst(by[s], rule)[2]
     )
 
 
@@ -298,28 +236,20 @@ def find_worst(m: Measurement, rule: Criterion) -> float:
     return worst(rows, rule)[2] if rows else 0.0
 
 
-def say_tried(ok: int, n: int, unseen: Unseen | None, slight: int = 0, noisy: int = 0) -> str:
-    """``8 of 8 tuning samples and 31 of 32 held-out samples pass``. Of
-    those that it was made on, not counted: ``slight`` that fail on nearly nothing, ``noisy`` that
-    rounding moves as far."""
-    made = f"{ok} of {n} tuning samples" if n else "no tuning sample tells"
-    nothing = slight + (unseen.slight if unseen else 0)
-    few = (
-        f"; {nothing} more {'is' if nothing == 1 else 'are'} off on nearly nothing only"
-        if nothing
-        else ""
-    )
-    loosely = noisy + (unseen.undetermined if unseen else 0)
-    loose = f"; {loosely} more are not determined to this tolerance" if loosely else ""
-    if unseen is None or not unseen.n:
-        return f"{made}{' pass' if n else ''}; tried on no others{loose}{few}"
-    kinds = (
-        "all generated near these"
-        if not unseen.given
-        else f"{unseen.given} yours, {unseen.n - unseen.given} generated"
-        if unseen.given < unseen.n
-        else ""
-    )
-    more = f"{unseen.ok} of {unseen.n} held-out samples pass{f' ({kinds})' if kinds else ''}"
+def say_tried(cure: Workaround) -> str:
+    """``8 of 8 tuning samples and 31 of 32 held-out samples pass``."""
+    unseen = cure.unseen or Unseen()
+    made = f"{cure.samples_ok} of {cure.samples_n} tuning samples"
+    if not cure.samples_n:
+        made = "no tuning sample tells"
+    loose = cure.undetermined + unseen.undetermined
+    close = f"; {loose} more are too close to call (rounding noise)" if loose else ""
+    if not unseen.n:
+        return f"{made}{' pass' if cure.samples_n else ''}; tried on no others{close}"
+    generated = unseen.n - unseen.given
+    kinds = f" ({unseen.given} yours, {generated} generated)" if generated else ""
+    if not unseen.given:
+        kinds = " (all generated near these)"
+    more = f"{unseen.ok} of {unseen.n} held-out samples pass{kinds}"
     bare = f"; without it {unseen.plain} of the {unseen.n} fail"
-    return f"{made}{' and' if n else ','} {more}{bare}{loose}{few}"
+    return f"{made}{' and' if cure.samples_n else ','} {more}{bare}{close}"

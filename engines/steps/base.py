@@ -43,6 +43,11 @@ class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
 Steps: TypeAlias = Sub[Finish[OutcomeT]]
 
 
+# Parameters of steps of earlier versions: a flow or a command that gives one is taken, and it has no
+# effect.
+RETIRED = frozenset({"rings", "rounds", "headroom", "returns"})
+
+
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of a step that a flow's ``with`` can set nothing of."""
 

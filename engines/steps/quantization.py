@@ -19,7 +19,8 @@ from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
 from narrowdown.engines.compare.tolerance import criterion
-from narrowdown.engines.findings import Findings, Workaround
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import (
     can_stay_float,
@@ -29,9 +30,9 @@ from narrowdown.engines.graph.quantized import (
     is_stored_weight,
     nodes_on_codes,
 )
-from narrowdown.engines.probe import HUGE, Describe, is_given
+from narrowdown.engines.probe import Describe, is_given
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
-from narrowdown.engines.search.kept import Kept, make_workaround
+from narrowdown.engines.search.kept import Kept
 from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.statistics import say_most_wrong
@@ -49,13 +50,13 @@ from narrowdown.engines.steps.base import (
     Told,
     comparison,
 )
-from narrowdown.engines.steps.precision import KeptNode
+from narrowdown.engines.steps.precision import CureOutcome, KeptNode
 from narrowdown.engines.steps.prepare import load_findings, prepare_findings
 
 
-class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class QuantizationOutcome(CureOutcome, frozen=True, kw_only=True):
     """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing
-    is lost."""
+    is lost. Kept are layers in float; the error is without any where none is needed."""
 
     # not-enough: fails with every layer in float; whole: passes only so
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
@@ -63,17 +64,7 @@ class QuantizationOutcome(msgspec.Struct, frozen=True, kw_only=True):
     whole: int = 0  # nodes that cannot be left in float
     worst: str = ""  # the layer with the lowest SQNR alone
     worst_db: float | None = None  # its SQNR
-    keep: int = 0  # layers to leave in float
-    names: str = ""
-    minimal: bool = False
-    samples_ok: int = 0
-    unseen_ok: int = 0  # right, of the samples that it was not made on
-    unseen: int = 0  # samples that the set was not made on
-    holds: bool = False  # right on all that it was made on, and on all others
-    samples: int = 0
-    error: float | None = None  # with those layers in float; without any where none is needed
     tolerance: float = 0.0
-    margin: float | None = None
     builds: int = 0
     weights: Literal["original", "dequantized"] = "dequantized"  # of the reference
     reference: str = ""  # the engine spec of the float model
@@ -85,7 +76,6 @@ class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: Count = 400  # builds of the search
-    rounds: Count = 8  # no longer used
     margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
 
 
@@ -109,56 +99,46 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     if not isinstance(answer, Described):
         raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
     index = answer.index
-    found = find_layers(index)
+    layers = find_layers(index)
     opaque = nodes_on_codes(index)
     findings = msgspec.structs.replace(findings, sample=sample)
     ask = make_inquiry(
         ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample)
     )
     rows: tuple[LayerRow, ...] = yield from rank_layers(
-        make_oracle(ask), found, params.batch_bytes, params.most_effects
+        make_oracle(ask), layers, params.batch_bytes, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
     search = PrecisionParams(budget=params.budget, margin=params.margin)
     kept: Kept = yield from keep_higher(ask, search, order=list_ranked(rows))
-    workaround: Workaround | None = yield from make_workaround(ask, kept)
-    lowest = rows[0]
+    found, lowest = kept.found, rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
-        layers=len(found),
-        whole=len(opaque) + sum(not can_stay_float(index, layer) for layer in found),
+        layers=len(layers),
+        whole=len(opaque) + sum(not can_stay_float(index, layer) for layer in layers),
         worst=lowest.layer,
         worst_db=lowest.sqnr_db,
-        keep=len(kept.keep),
-        names=", ".join(ask.names(kept.keep)),
-        minimal=kept.minimal,
-        samples_ok=kept.samples_ok,
-        unseen_ok=kept.unseen.ok if kept.unseen else 0,
-        unseen=kept.unseen.n if kept.unseen else 0,
-        holds=workaround is not None and workaround.holds,
-        samples=kept.samples_n,
-        error=kept.error if kept.error < HUGE else None,
         tolerance=ask.criterion.tolerance,
-        margin=workaround.margin if workaround else None,
         builds=kept.builds,
         weights="original" if parse(ctx.reference).get("model") else "dequantized",
         reference=ctx.reference,
-        message=_message(ask, kept, rows, opaque, len(found)),
-    )
+        message=_message(ask, kept, rows, opaque, len(layers)),
+    ).filled(kept.tried)
+    keep = ranges.decode(kept.tried.keep)
     notes = findings.notes + _make_notes(ctx, index, opaque)
     return Finish(
-        outcome,
+        msgspec.structs.replace(outcome, holds=found is not None and found.holds),
         msgspec.structs.replace(
             findings,
-            workaround=workaround or findings.workaround,
+            workaround=found or findings.workaround,
             notes=tuple(dict.fromkeys(notes)),
         ),
         tables={
-            "layers": [msgspec.structs.replace(r, left_in_float=r.node in kept.keep) for r in rows],
-            "keep": [KeptNode(n) for n in ask.names(kept.keep)],
+            "layers": [msgspec.structs.replace(r, left_in_float=r.node in keep) for r in rows],
+            "keep": [KeptNode(n) for n in ask.names(keep)],
             "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
-        decisive={"workaround": (ask.kept(list_feeds(findings), kept.keep),)} if workaround else {},
+        decisive={"workaround": (ask.kept(list_feeds(findings), keep),)} if found else {},
     )
 
 
@@ -229,7 +209,8 @@ def _message(
 ) -> str:
     name, db = rows[0].layer, rows[0].sqnr_db
     lowest = f"The lowest SQNR alone has {name}: {db:.1f} dB." if db is not None else ""
-    error = say_amount(kept.error, ask.criterion.metric)
+    cure = kept.tried
+    error = say_amount(cure.error, ask.criterion.metric)
     rest = say_first(
         (
             opaque,
@@ -241,16 +222,13 @@ def _message(
         ),
         (True, "the pairs are not the cause."),
     )
-    names = ", ".join(ask.names(kept.keep))
-    tried = say_tried(
-        kept.samples_ok, kept.samples_n, kept.unseen, len(kept.slight), len(kept.noisy)
-    )
-    most = say_most(kept.error, ask.criterion)
+    names = ", ".join(cure.keep_names)
+    tried, most = say_tried(cure), say_most(cure.error, ask.criterion)
     return {
         "none-needed": f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}{_say_others(ask)}",
         "not-enough": f"Even with all {total} layers in float the error is {error}: {rest} {lowest}",
         "whole": f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}",
-        "found": f"{len(kept.keep)} of {total} quantized layers left in float: {tried} ({most}): {names}. {lowest}",
+        "found": f"{len(cure.keep_names)} of {total} quantized layers left in float: {tried} ({most}): {names}. {lowest}",
     }[kept.outcome].strip()
 
 
@@ -276,7 +254,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=5,
+    version=6,
     summary="Rank the layers of a Q/DQ model by SQNR, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

@@ -11,7 +11,7 @@ from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, exceed, judge_check, judge_cured, worst
 from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, wrong_by
-from narrowdown.engines.findings import Findings, Unseen
+from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, Sanitize
 from narrowdown.engines.search.nearby import try_made
 from narrowdown.engines.search.unseen import GIVEN, add_made, count_wanted, say_tried
@@ -158,7 +158,7 @@ def _hold_cure(tried: _Tried) -> Sub[SanitizeOutcome]:
         message = f"{said}: its outputs depend on no input. As constants they pass."
         return msgspec.structs.replace(base, message=message)
     given, unseen = len(by_sample(m)), (yield from _try_near(tried))
-    told = say_tried(given, given, unseen)
+    told = say_tried(Workaround("", "", samples_ok=given, samples_n=given, unseen=unseen))
     base = msgspec.structs.replace(
         base,
         unseen_ok=unseen.ok,

@@ -1,6 +1,6 @@
 """score: does the fault matter, and what does each workaround cost and buy? The model as it is,
-each set of nodes in FP32 that was tried, each switch and each rewrite, by its error, by what the
-user counts, and by the time of a run."""
+what was found to help, and each rewrite, by its error, by what the user counts, and by the time of a
+run."""
 
 import math
 from typing import Literal
@@ -13,7 +13,7 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
-from narrowdown.engines.search.latency import TIMED, seconds_of_run
+from narrowdown.engines.search.latency import time_run
 from narrowdown.engines.search.rewrites import list_rewrites
 from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.sources import split_function
@@ -56,7 +56,7 @@ class ScoreRow(msgspec.Struct, frozen=True):
     what: str  # in words
     # engine: as it is; precision: nodes in FP32
     kind: Literal["reference", "engine", "precision", "switch", "rewrite"]
-    passes: bool  # within the tolerance on every sample
+    passes: bool = False  # within the tolerance on every sample
     error: float | None = None  # the worst; `null` where not finite
     score: float | None = None  # as the user counts; `null`: nobody does, or not finite
     # of a run over the sample that the search works on; `null` where its time says nothing
@@ -82,51 +82,39 @@ def score(ctx: StepContext) -> Steps[ScoreOutcome]:
     if plain.facts.get("script"):
         return Finish(ScoreOutcome(message=plain.message), findings)
     rows = [ScoreRow("the reference", "reference", True, 0.0, _mean(ask, plain, 1))]
-    as_it_is = _Way("as it is", "engine", ask.plain(feeds))
-    rows.append((yield from _weigh(ask, as_it_is, plain)))
-    ways: list[_Way] = yield from _list_ways(ask)
+    as_it_is = ScoreRow("as it is", "engine")
+    rows.append((yield from _weigh(ask, as_it_is, ask.plain(feeds), plain)))
+    ways: list[tuple[ScoreRow, Measure]] = yield from _list_ways(ask)
     taken = ways[: params.budget or len(ways)]
-    for way in taken:
+    for way, probe in taken:
         yield Note(f"how good is it with {way.what}?", best=0, tried=len(rows) - 2)
-        m = yield from asked(_scored(ask, way.probe))
-        rows.append((yield from _weigh(ask, way, m)))
+        m = yield from asked(_scored(ask, probe))
+        rows.append((yield from _weigh(ask, way, probe, m)))
     return Finish(_tell(ctx, rows, len(ways) - len(taken)), findings, tables={"scores": rows})
 
 
-class _Way(msgspec.Struct, frozen=True):
-    """A workaround, or none: how it is called, and the probe of it on every feed."""
-
-    what: str
-    kind: Literal["engine", "precision", "switch", "rewrite"]
-    probe: Measure
-    chosen: bool = False
-
-
-def _list_ways(ask: Inquiry) -> Sub[list[_Way]]:
-    """What was found as a workaround, the sets of its curve, and each rewrite that finds something
-    to do and is exact here."""
+def _list_ways(ask: Inquiry) -> Sub[list[tuple[ScoreRow, Measure]]]:
+    """What was found as a workaround, and each rewrite that finds something to do and is exact here:
+    how it is called, and the probe of it on every feed."""
     feeds, cure = list_feeds(ask.findings), ask.findings.workaround
-    found: list[_Way] = []
+    found: list[tuple[ScoreRow, Measure]] = []
     if cure is not None and cure.kind not in ("rewrite", *APART):
-        sets = {p.keep: p.chosen for p in cure.curve if p.keep}
-        sets = {**sets, cure.keep: True} if cure.keep else sets
-        for keep, chosen in sorted(sets.items(), key=lambda item: len(ranges.decode(item[0]))):
-            nodes = ranges.decode(keep)
-            what = f"{len(nodes)} {'node' if len(nodes) == 1 else 'nodes'} in FP32"
-            probe = ask.kept(feeds, nodes, engine=cure.engine)
-            found.append(_Way(what, "precision", probe, chosen))
-        if not cure.keep:
-            probe = ask.plain(feeds, engine=cure.engine, forbid=cure.forbid)
+        nodes = ranges.decode(cure.keep)
+        many = len(nodes)
+        what = f"{many} {'node' if many == 1 else 'nodes'} in FP32"
+        if not many:
             what = f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})"
-            found.append(_Way(what, "switch", probe, True))
+        probe = ask.kept(feeds, nodes, engine=cure.engine, forbid=cure.forbid)
+        row = ScoreRow(what, "precision" if many else "switch", chosen=True)
+        found.append((row, probe))
     done = {cure.kind, *(cure.switched_off if cure.kind == "rewrite" else ())} if cure else set()
     for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):
         at = place_rewrite(ask, one.name)
         same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
         changes = same.status == "ok" and same.facts.get("rewritten")
         if changes and judge_whole(same, ask.criterion).passed:
-            probe = rewrite_probe(ask, one.name, at, feeds)
-            found.append(_Way(f"rewrite {one.name}", "rewrite", probe, one.name in done))
+            row = ScoreRow(f"rewrite {one.name}", "rewrite", chosen=one.name in done)
+            found.append((row, rewrite_probe(ask, one.name, at, feeds)))
     return found
 
 
@@ -137,25 +125,17 @@ def _scored(ask: Inquiry, probe: Measure) -> Measure:
     return msgspec.structs.replace(probe, score=given, score_digest=digest if given else "")
 
 
-def _weigh(ask: Inquiry, way: _Way, m: Measurement) -> Sub[ScoreRow]:
-    row = ScoreRow(way.what, way.kind, False, chosen=way.chosen, why=m.message)
+def _weigh(ask: Inquiry, row: ScoreRow, probe: Measure, m: Measurement) -> Sub[ScoreRow]:
     if m.status != "ok":
-        return row
+        return msgspec.structs.replace(row, why=m.message)
     error = worst(m.results, ask.criterion)[2]
-    seconds: float | None = None
-    if ask.ctx.can("latency", untold=True):
-        timed = msgspec.structs.replace(
-            way.probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True
-        )
-        took = yield from asked(timed)
-        seconds = seconds_of_run(took) if took.status == "ok" else None
+    seconds: float | None = yield from time_run(ask, probe)
     return msgspec.structs.replace(
         row,
         passes=judge_whole(m, ask.criterion).passed,
         error=error if error < HUGE else None,
         score=_mean(ask, m, 0),
         seconds=seconds,
-        why="",
     )
 
 
@@ -242,7 +222,7 @@ def _say_numbers(best: ScoreRow, plain: ScoreRow) -> str:
 
 SPEC = StepSpec(
     name="score",
-    version=1,
+    version=2,
     summary="Weigh the fault and every workaround: error, your own score (--score), and the time of a run.",
     run=score,
     outcome=ScoreOutcome,

@@ -174,7 +174,13 @@ def engines() -> str:
 
 
 def remarks(struct: type) -> dict[str, str]:
-    """Each field's comment in the source: on its own lines, or on the lines right above it."""
+    """Each field's comment in the source, also of a struct that it stands on."""
+    bases = [b for b in reversed(struct.__mro__) if b.__module__.startswith("narrowdown")]
+    return {name: text for base in bases for name, text in own_remarks(base).items()}
+
+
+def own_remarks(struct: type) -> dict[str, str]:
+    """Each field's comment: on its own lines, or on the lines right above it."""
     source = textwrap.dedent(inspect.getsource(struct))
     comments = {
         token.start[0]: token.string.lstrip("# ")
@@ -225,8 +231,7 @@ def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults:
         kept = dict(re.findall(r"^- `(\w+)`(?: \(.*?\))?: (.*)$", section, re.MULTILINE))
         for name, cells in re.findall(r"^\| `(\w+)` \|(.*)\|$", section, re.MULTILINE):
             kept[name] = re.split(r"(?<!\\)\|", cells)[-1].strip().replace(r"\|", "|")
-        bases = [b for b in reversed(struct.__mro__) if b.__module__.startswith("narrowdown")]
-        said = {name: text for base in bases for name, text in remarks(base).items()}
+        said = remarks(struct)
         lines = []
         for field in msgspec.structs.fields(struct):
             means = said.get(field.name) or kept.get(field.name, "")
@@ -255,7 +260,6 @@ REPORT = {
     "spot": Spot,
     "values": Values,
     "workaround": document.Workaround,
-    "kept": document.Kept,
     "recipe": Recipe,
     "names": Shared,
     "stop": document.Stop,

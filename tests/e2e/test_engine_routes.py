@@ -146,10 +146,6 @@ def test_magika_on_openvino_in_bf16(
     work = report["workaround"]
     assert (work["kind"], work["switched_off"]) == ("option", ["precision=f32"])
     assert work["samples_ok"] == work["samples_n"] > 20
-    assert re.search(
-        r"Casts in the model do not cure it: .* it is still wrong by \d", work["tried"]
-    )
-    assert work["tried"] in ran.out
     assert check(session / "case").returncode == 1
 
 

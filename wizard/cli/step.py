@@ -10,6 +10,7 @@ import msgspec
 from narrowdown.engines import installed
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.steps.base import RETIRED
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.surroundings import TABLE
 from narrowdown.engines.store.content import Store
@@ -163,6 +164,8 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
     params: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
+        if equals and key in RETIRED:
+            continue
         if not equals or key not in declared.__struct_fields__:
             known = list(declared.__struct_fields__)
             takes = f" It takes {', '.join(known)}." if known else " It takes none."

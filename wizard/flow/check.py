@@ -11,7 +11,7 @@ import msgspec
 from narrowdown.engines import options
 from narrowdown.engines.asking import Count
 from narrowdown.engines.nearest import suggestion
-from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.steps.base import RETIRED, StepSpec
 from narrowdown.engines.steps.registry import BROKEN, STEPS
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
@@ -213,7 +213,7 @@ class _Checker:
         }
         for group, given in (("settings", answer.settings), ("sets", answer.sets)):
             for key, value in given.items():
-                if key not in kinds and key not in SETTINGS:
+                if key not in kinds and key not in SETTINGS and key not in RETIRED:
                     hint = (
                         suggestion(key, (*SETTINGS, *kinds))
                         or f"Known: {', '.join(SETTINGS)}, and parameters of steps."
@@ -244,7 +244,7 @@ class _Checker:
         known = sorted({name for hints in kinds.values() for name in hints})
         for key, value in self.flow.params.items():
             takers = [step for step, hints in kinds.items() if key in hints]
-            if not takers:
+            if not takers and key not in RETIRED:
                 yield self._key(
                     f"no step of this flow takes a parameter '{key}'.",
                     suggestion(key, known),
@@ -263,6 +263,8 @@ class _Checker:
         at = ("nodes", name, "step", "with")
         hints = outcome_fields(kind)
         for key, value in given.items():
+            if key in RETIRED:
+                continue
             if key not in hints:
                 known = f"It takes {', '.join(hints)}." if hints else "It takes none."
                 yield self._key(

@@ -54,17 +54,6 @@ class Culprit(msgspec.Struct, frozen=True):
     made_smaller: float | None = None
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A set of nodes that was tried as a workaround. ``seconds``: of a run; None where its time
-    says nothing."""
-
-    nodes: int
-    error: float
-    seconds: float | None
-    chosen: bool
-    knee: bool = False
-
-
 class Workaround(msgspec.Struct, frozen=True):
     """What makes the model right on this engine. ``holds``: on every sample, also of those that it
     was not made on."""
@@ -80,7 +69,6 @@ class Workaround(msgspec.Struct, frozen=True):
     margin: float | None
     cost: str
     minimal: bool
-    tried: str = ""  # what to mind, such as what casts in the model do
     condition: str = ""  # it is right only while this is so
     unseen_ok: int = 0
     unseen_n: int = 0
@@ -94,7 +82,6 @@ class Workaround(msgspec.Struct, frozen=True):
     unseen_least: float | None = None
     source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps
     known: tuple[str, ...] = ()
-    curve: tuple[Kept, ...] = ()
     of: int = 0  # nodes that could be kept; 0: not counted
     # of `keep_higher` the Loop, If and Scan nodes, which are kept whole
     holding: tuple[str, ...] = ()

@@ -35,7 +35,6 @@ from narrowdown.wizard.report.document import (
     Brought,
     Culprit,
     Depth,
-    Kept,
     Look,
     QuantizedLayer,
     Report,
@@ -353,10 +352,6 @@ def _workaround(
         unseen_least=least_share(unseen.ok, unseen.n) if unseen.n else None,
         source=_list_sources(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
-        curve=tuple(
-            copy_facts(Kept, p, error=min(p.error, HUGE), seconds=p.seconds or None)
-            for p in w.curve
-        ),
     )
 
 

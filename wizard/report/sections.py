@@ -11,7 +11,7 @@ from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
-from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop, Workaround
+from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop
 from narrowdown.wizard.report.figures import curve, tally
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
@@ -375,29 +375,12 @@ def _workaround(report: Report) -> list[Section]:
     more = ", ".join(dict.fromkeys(recipe.tool for recipe in w.apply[1:]))
     also = ("Also in", Name(APPLY), f"of the bundle: {more}.") if more else ""
     return [
-        _section(title, facts, Bullets(w.known), Says(w.tried), _sets(w, report.metric)),
+        _section(title, facts, Bullets(w.known)),
         *(
             _section(f"Apply it: {r.tool}", Code(r.text, r.language), Says(also), level=3)
             for r in w.apply[:1]
         ),
     ]
-
-
-def _sets(w: Workaround, metric: str) -> Table:
-    """The sets that were tried, fewest nodes first; none where there is nothing to choose
-    between."""
-    chosen = " (recommended)" if w.holds else " (this one)"
-    rows = [
-        (
-            f"{p.nodes}{chosen if p.chosen else ' (the curve bends here)' if p.knee else ''}",
-            show_error(p.error, metric),
-            f"{number(1000 * p.seconds)} ms" if p.seconds else "-",
-        )
-        for p in w.curve
-    ]
-    columns = ("nodes in FP32", "error on tuning samples", "all samples run in")
-    timed = 3 if any(p.seconds for p in w.curve) else 2
-    return Table(columns[:timed], [row[:timed] for row in rows if len(rows) > 1])
 
 
 def _scores(report: Report) -> Table:

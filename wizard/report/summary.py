@@ -7,7 +7,6 @@ from narrowdown.engines import causes
 from narrowdown.engines.compare.say import say_part
 from narrowdown.engines.probe import APART
 from narrowdown.engines.search.lookalike import say_lookalike
-from narrowdown.engines.search.workaround_facts import is_nearly_all
 from narrowdown.wizard.report.document import Culprit, Report, Stop, Weighed, Workaround, readable
 from narrowdown.wizard.words import count, elide, listing, margin, number, show_error, switch
 
@@ -136,12 +135,7 @@ def say_cure(workaround: Workaround | None) -> str:
         return ""
     if workaround.keep_higher:
         kept = len(workaround.keep_higher)
-        many = (
-            f"{kept} of {workaround.of} nodes"
-            if is_nearly_all(kept, workaround.of)
-            else count(kept, "node")
-        )
-        cure = f"keeping {many}{say_inside(workaround)} in higher precision"
+        cure = f"keeping {count(kept, 'node')}{say_inside(workaround)} in higher precision"
     elif workaround.switched_off:
         verb = {
             "optimizer": "switching off",

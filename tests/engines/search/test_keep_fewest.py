@@ -27,9 +27,7 @@ class Told:
         self.asked: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
         self.refused: Any = lambda _keep: False
 
-    def use(
-        self, keep: tuple[int, ...], samples: Sequence[str], *, alone: bool = False
-    ) -> Sub[Mapping[str, float] | None]:
+    def use(self, keep: tuple[int, ...], samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
         self.spent += not self.asked or self.asked[-1][0] != keep
         self.asked.append((keep, tuple(samples)))
         if self.refused(keep):
@@ -180,10 +178,8 @@ def test_where_only_everything_cures_there_is_no_set() -> None:
 class Lies(Told):
     """Right on each sample that is asked about alone, wrong on all of them together."""
 
-    def use(
-        self, keep: tuple[int, ...], samples: Sequence[str], *, alone: bool = False
-    ) -> Sub[Mapping[str, float] | None]:
-        used = yield from super().use(keep, samples, alone=alone)
+    def use(self, keep: tuple[int, ...], samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
+        used = yield from super().use(keep, samples)
         lies = len(samples) > 1 and keep != self.everything
         return dict.fromkeys(samples, 9.0) if lies else used
 

@@ -7,22 +7,12 @@ import pytest
 
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.asking.inquiry import make_inquiry
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement, SampleResult
 from narrowdown.engines.search.kept import list_keepable
 from narrowdown.engines.search.unseen import restrict
-from narrowdown.engines.search.written import Right
 from narrowdown.engines.views import view_engine
 from tests.engines.steps.simulated import Simulated, graph
-
-
-def test_a_file_is_said_to_be_tried_on_what_the_set_was_first_made_on() -> None:
-    """Beside "made on 15 samples: right on 15" stood "right on 8 of 8" of the file: seven were
-    taken in later."""
-    assert (
-        Right(8, 8, 40, 40).say()
-        == "right on 8 of the first 8 tuning samples and 40 of 40 held-out samples"
-    )
-    assert Right(0, 1).say() == "right on 0 of the first 1 tuning samples"
 
 
 @pytest.mark.parametrize(
@@ -51,3 +41,9 @@ def test_a_measurement_of_some_samples_is_of_these_in_each_run() -> None:
     both = (SampleResult("real:0"), SampleResult("real:1"))
     some = restrict(Measurement(results=both, runs=(both, both[1:])), {"real:0"})
     assert (some.results, some.runs) == (both[:1], (both[:1], ()))
+
+
+def test_of_three_hundred_names_a_sentence_has_six_and_how_many_more() -> None:
+    names = tuple(f"/n{i}" for i in range(300))
+    assert join_some(names) == f"{', '.join(names[:6])} and 294 more"
+    assert join_some(names[:6]) == ", ".join(names[:6])

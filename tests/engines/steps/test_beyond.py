@@ -200,7 +200,7 @@ CURE = Workaround(
         (
             {"accused_ok": 1, "accused_n": 2},
             {"spread": True},
-            "spread over many layers",
+            "no other node stands out",
             False,
         ),
         ({}, {}, "something else is wrong there, too", False),

@@ -1,5 +1,5 @@
-"""Where layers in FP32 may compute in less, everything in FP32 need not be right: it is tried where
-they may not, too."""
+"""Where layers in FP32 may compute in less, everything in FP32 need not be right: where they may not
+is told."""
 
 import random
 from typing import Any
@@ -7,8 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.switches import find_exact
 from narrowdown.engines.views import view_engine
@@ -47,28 +45,12 @@ def walk_workaround(left: dict[str, float]) -> tuple[Any, list[str]]:
     return walk("workaround", context, answer).finish, asked
 
 
-def test_the_set_is_searched_where_fp32_is_fp32() -> None:
-    finish, asked = walk_workaround({GIVEN: 0.0123, EXACT: 0.0})
-    found: Findings = finish.findings
-    assert found.workaround is not None
-    assert (found.workaround.engine, found.workaround.kind) == (EXACT, "precision")
-    assert ranges.decode(found.workaround.keep) == (NARROW,)
-    assert finish.outcome.holds
-    assert finish.outcome.message.startswith(
-        "Layers in FP32 may compute in less here, so this takes tf32=off as well. Kee"
-    )
-    assert finish.decisive["workaround"][0].engine == EXACT
-    assert {GIVEN, EXACT} <= set(asked)
-
-
-@pytest.mark.parametrize("left", [{GIVEN: 0.0, EXACT: 0.0}, {GIVEN: 0.0123, EXACT: 0.0123}])
-def test_it_is_no_other_engine_where_that_is_not_needed_or_no_help(left: dict[str, float]) -> None:
-    finish, asked = walk_workaround(left)
-    cured = not left[GIVEN]
-    assert finish.outcome.holds is cured
-    assert (EXACT in asked) is not cured
-    assert finish.findings.workaround is None or finish.findings.workaround.engine == GIVEN
-    assert "tf32" not in finish.outcome.message
+@pytest.mark.parametrize("left", [0.0, 0.0123])
+def test_where_everything_in_fp32_is_not_enough_the_exact_engine_is_named(left: float) -> None:
+    finish, asked = walk_workaround({GIVEN: left, EXACT: 0.0})
+    assert finish.outcome.holds is not bool(left)
+    assert EXACT not in asked
+    assert (f"try again with --engine {EXACT}" in finish.outcome.message) is bool(left)
 
 
 def test_what_is_exact_is_left_as_it_is() -> None:

@@ -24,36 +24,26 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.search.rewrites import list_rewrites
 from narrowdown.engines.steps.base import Finish
-from narrowdown.engines.steps.rewrite import (
-    SPEC,
-    RewriteOutcome,
-    RewriteRow,
-    TriedRewrite,
-    name_first,
-)
+from narrowdown.engines.steps.rewrite import SPEC, RewriteOutcome, RewriteRow
 from narrowdown.engines.views import Capability, EngineInfo
 
 TOLERANCE = 0.01
 RIGHT, NEAR, WRONG = 1e-4, 2e-4, 0.5  # ``NEAR``: where it is right on a made sample
-OPTIMIZERS = ("Fold", "Fuse")
 
 
 class Told(msgspec.Struct, frozen=True):
     """What the world holds of one rewrite: whether it finds something, moves the reference, cures
-    in each of two builds, holds on samples made near, and cures with the optimizers off."""
+    in each of two builds, and holds on samples made near."""
 
     finds: bool = True
     exact: bool = True
     cures: tuple[bool, bool] = (True, True)
     holds: bool = True
-    off: bool = False
     status: str = "ok"
 
 
 class World(msgspec.Struct, frozen=True):
     rewrites: dict[str, Told]
-    plain_off_fails: bool = True  # the model as it is, with the optimizers off
-    optimizers: bool = True
 
 
 def index() -> GraphIndex:
@@ -93,10 +83,7 @@ def walk(
         opened=True,
         workaround=before,
     )
-    can = {"optimizers": Capability(world.optimizers), "latency": Capability(False)}
-    view = EngineInfo(
-        storage="float16", capabilities=can, optimizers=OPTIMIZERS if world.optimizers else ()
-    )
+    view = EngineInfo(storage="float16", capabilities={"latency": Capability(False)})
     ctx = StepContext("engine", "judge", findings, {"budget": budget}, engine_info=view)
     step = SPEC.run(ctx)
     asked: list[Measure] = []
@@ -123,17 +110,15 @@ def walk(
 
 
 def measure(world: World, probe: Measure) -> Measurement:
-    off = "disabled_optimizers" in probe.engine
     if not probe.rewrite:
-        wrong = not off or world.plain_off_fails
-        return measured(probe, wrong=wrong and probe.engine != "judge")
+        return measured(probe, wrong=probe.engine != "judge")
     told = world.rewrites[probe.rewrite]
     facts = {"rewritten": ["node"] if told.finds else []}
     if probe.engine == "judge":
         return measured(probe, wrong=not told.exact, facts=facts)
     if told.status != "ok":
         return Measurement(status="build-failed", message="The engine refuses it.")
-    right = told.off if off else told.holds if probe.inputs == "near" else told.cures[probe.attempt]
+    right = told.holds if probe.inputs == "near" else told.cures[probe.attempt]
     m = measured(probe, wrong=not right, facts=facts)
     return msgspec.structs.replace(
         m, artifacts={"engine.onnx": probe.rewrite} if probe.save else {}
@@ -147,7 +132,7 @@ def measured(probe: Measure, *, wrong: bool, facts: dict[str, Any] | None = None
     )
 
 
-def expected(told: Told, world: World) -> str:
+def expected(told: Told) -> str:
     """The verdict on one rewrite, from what is promised of it (docs/rewrite.md), not from how the
     step does it."""
     if not told.finds:
@@ -156,9 +141,7 @@ def expected(told: Told, world: World) -> str:
         return "inexact"
     if told.status != "ok":
         return "not run"
-    if not all(told.cures):
-        return "undone" if world.optimizers and told.off and world.plain_off_fails else "fails"
-    return "cures" if told.holds else "fails"
+    return "cures" if all(told.cures) and told.holds else "fails"
 
 
 def made_up(chance: random.Random) -> World:
@@ -167,11 +150,9 @@ def made_up(chance: random.Random) -> World:
 
     return World(
         {
-            n: Told(yes(), yes(0.8), (yes(), yes()), yes(), yes(), "ok" if yes(0.9) else "refused")
+            n: Told(yes(), yes(0.8), (yes(), yes()), yes(), "ok" if yes(0.9) else "refused")
             for n in NAMES
-        },
-        plain_off_fails=yes(),
-        optimizers=yes(),
+        }
     )
 
 
@@ -181,12 +162,11 @@ def test_what_it_says_of_each_was_measured(seed: int) -> None:
     finish, asked = walk(world)
     rows = {row.rewrite: row for row in finish.tables["rewrites"] if isinstance(row, RewriteRow)}
     assert {name: row.verdict for name, row in rows.items()} == {
-        n: expected(t, world) for n, t in world.rewrites.items()
+        n: expected(t) for n, t in world.rewrites.items()
     }
     cures = [n for n, row in rows.items() if row.verdict == "cures"]
     outcome = finish.outcome
-    undone = any(row.verdict == "undone" for row in rows.values())
-    assert outcome.verdict == ("cures" if cures else "undone" if undone else "none")
+    assert outcome.verdict == ("cures" if cures else "none")
     assert outcome.rewrite in cures or not cures
     workaround = finish.findings.workaround
     assert (workaround is not None and workaround.holds) == bool(cures)
@@ -209,28 +189,6 @@ def test_it_ends_where_its_budget_does(budget: int) -> None:
     assert {p.rewrite for p in asked} == {"", *NAMES[:budget]}
     assert finish.outcome.left == len(NAMES) - budget
     assert f"{len(NAMES) - budget} more were not tried" in finish.outcome.message
-
-
-@pytest.mark.parametrize(
-    ("seconds", "named"),
-    [
-        ((1.0, 0.95, 0.93), 0),
-        ((1.0, 0.8, 0.75), 1),
-        ((1.0, 0.8, 0.5), 2),
-        ((None, 0.5), 0),
-        ((1.0, None), 0),
-    ],
-)
-def test_of_those_that_cure_another_is_named_first_only_where_it_is_clearly_faster(
-    seconds: tuple[float | None, ...], named: int
-) -> None:
-    cures = [
-        TriedRewrite(RewriteRow(str(i), "cures", seconds=s), cure=Workaround("rewrite", "e"))
-        for i, s in enumerate(seconds)
-    ]
-    best = name_first(cures)
-    assert best is not None
-    assert best.row.rewrite == str(named)
 
 
 @pytest.mark.parametrize(("ok", "role"), [(2, "rewrite"), (1, "workaround")])

@@ -22,7 +22,6 @@ from narrowdown.engines.probe import (
     Measurement,
     SampleInfo,
 )
-from narrowdown.engines.search.kept_sets import find_knee
 from narrowdown.engines.search.unseen import GIVEN, say_tried, set_apart
 from narrowdown.engines.search.workaround_facts import is_known, list_facts
 from narrowdown.engines.views import view_engine
@@ -301,15 +300,6 @@ def test_all_nodes_are_no_workaround() -> None:
     assert "no workaround" in done.outcome.message
 
 
-@pytest.mark.parametrize(("wrong", "told"), [(11, True), (10, True), (9, False), (3, False)])
-def test_a_set_of_nearly_all_nodes_is_told_as_that(wrong: int, told: bool) -> None:
-    done = unseen_of(Simulated.single(graph(CHAIN), dict.fromkeys(range(wrong), 0.5)))
-    assert done.outcome.outcome == "found"
-    assert (f"nearly the whole model ({wrong} of 12)" in done.outcome.message) == told
-    last_page = " ".join(fact.text for fact in list_facts(done.findings, done.findings.workaround))
-    assert (f"nearly the whole model ({wrong} of 12)" in last_page) == told
-
-
 @settings(max_examples=40, deadline=None)
 @given(st.integers(40, 70), seeds, st.integers(5, 30))
 def test_the_best_set_on_the_way_is_never_lost(n: int, seed: int, budget: int) -> None:
@@ -329,66 +319,6 @@ def test_the_best_set_on_the_way_is_never_lost(n: int, seed: int, budget: int) -
     if any(needed <= keep and len(keep) < n for keep in whole):
         assert done.finish.outcome.outcome == "found"
         assert needed <= kept(done.finish)
-
-
-def test_the_curve_is_a_front_with_the_chosen_set_on_it() -> None:
-    engine = Simulated.single(graph(CHAIN), {2: 0.5, 5: 0.3, 9: 0.004})
-    cure = unseen_of(engine).findings.workaround
-    nodes, errors = [p.nodes for p in cure.curve], [p.error for p in cure.curve]
-    assert nodes == sorted(nodes)
-    assert errors == sorted(errors, reverse=True)
-    assert (nodes[0], nodes[-1] >= len(kept_of(cure))) == (0, True)
-    assert [p.nodes for p in cure.curve if p.chosen] == [len(kept_of(cure))]
-
-
-@pytest.mark.parametrize(
-    ("points", "knee"),
-    [
-        ([(0, 1.0), (3, 0.01), (40, 0.009), (100, 0.0001)], 1),  # three nodes buy half of it
-        ([(0, 1.0), (50, 0.1), (100, 0.01)], None),  # each node buys as much as any other
-        (
-            [(0, 1.0), (90, 0.9), (100, 0.001)],
-            None,
-        ),  # it bends the other way: nothing is bought till late
-        ([(0, 1e300), (2, 0.02), (100, 0.0)], 1),  # not finite, and exact
-        ([(0, 1.0), (5, 0.001)], None),
-        ([(0, 0.5)], None),
-        ([], None),
-    ],
-)
-def test_where_a_curve_bends(points: list[tuple[int, float]], knee: int | None) -> None:
-    assert find_knee(points, 0.0001) == knee
-
-
-def test_where_nothing_short_of_the_model_holds_the_knee_is_told_with_its_point() -> None:
-    """One node makes nearly all of the error and is no cure by itself; each of the others is over
-    the tolerance, too."""
-    engine = Simulated.single(graph(CHAIN), {5: 2.0, **{n: 0.011 for n in range(12) if n != 5}})
-    culprit = Culprit(Case(Candidate(), "real:0", ("n5",), "5"), "accumulation")
-    known = msgspec.structs.replace(engine.findings(), culprits=(culprit,))
-    done = walk("precision", engine.context(findings=known), engine).finish
-    assert done.outcome.outcome == "whole"
-    assert done.outcome.knee_names == "n5"
-    assert (done.outcome.knee, done.outcome.knee_ok) == (1, 0)
-    assert 0.01 < done.outcome.knee_error < 0.2
-    assert (
-        "The best trade: 1 node in FP32, where the curve of error over nodes bends; error 12"
-        in done.outcome.message
-    )
-    assert "allowed 1 %; right on 0 of 1: n5." in done.outcome.message
-
-
-def test_the_knee_is_told_beside_a_set_that_holds() -> None:
-    engine = Simulated.single(graph(CHAIN), {5: 2.0, **dict.fromkeys((1, 2, 3, 7, 8, 9), 0.006)})
-    done = unseen_of(engine)
-    assert done.outcome.outcome == "found"
-    bend = [p for p in done.findings.workaround.curve if p.knee]
-    assert [p.nodes for p in bend] == [done.outcome.knee]
-    assert bend[0].chosen or "where the curve of error over nodes bends" in done.outcome.message
-
-
-def kept_of(cure: Workaround) -> tuple[int, ...]:
-    return ranges.decode(cure.keep)
 
 
 # -- the hardest sample first
@@ -469,10 +399,14 @@ KNOWN = Findings(samples=REAL, culprits=(Culprit(CASE, "overflow"),), workaround
             CURE,
             "made-up inputs",
         ),
-        (KNOWN, msgspec.structs.replace(CURE, unseen=None), "tried on no other samples"),
+        (KNOWN, msgspec.structs.replace(CURE, unseen=None), "tried on no other samples that tell"),
         (KNOWN, msgspec.structs.replace(CURE, unseen=Unseen(31, 32, plain=30)), "right on 31"),
         (KNOWN, msgspec.structs.replace(CURE, samples_ok=7), "right on 7"),
-        (KNOWN, msgspec.structs.replace(CURE, outside=("n9",)), "outside of what is accused (n9)"),
+        (
+            KNOWN,
+            msgspec.structs.replace(CURE, outside=("n9",)),
+            "outside of what is accused (n9)",
+        ),
         (KNOWN, msgspec.structs.replace(CURE, unseen=Unseen(32, 32)), "say little"),
         # Of 200 new samples 178 were right where 31 of 32 had been, and 176 without it: it did
         # nothing for others.
@@ -512,7 +446,7 @@ def test_smallest_is_never_said() -> None:
 
 
 def test_what_is_told_in_a_sentence() -> None:
-    assert say_tried(8, 8, Unseen(31, 32, plain=30)) == (
+    assert say_tried(msgspec.structs.replace(CURE, unseen=Unseen(31, 32, plain=30))) == (
         "8 of 8 tuning samples and 31 of 32 held-out samples pass (all generated near these); without it 30 of the 32 fail"
     )
 
@@ -522,17 +456,6 @@ def test_what_is_told_in_a_sentence() -> None:
 
 def asked_with(engine: Simulated, *words: str) -> list[str]:
     return [q for q in engine.asked if all(w in q for w in words)]
-
-
-def test_rows_that_are_right_alone_and_wrong_among_others_are_asked_about_together() -> None:
-    """Each row is half as wrong alone."""
-    chain = [() if i == 0 else (i - 1,) for i in range(34)]
-    added = {2: 0.5, **dict.fromkeys(range(5, 25), 0.001)}
-    engine = Simulated.single(graph(chain), added, rows=4, alone=0.5)
-    done = unseen_of(engine)
-    assert done.outcome.holds
-    assert len(asked_with(engine, "'samples': ('real:0',)")) <= 40
-    assert done.outcome.minimal
 
 
 def test_what_fails_without_the_set_is_asked_of_what_is_told_alone() -> None:
@@ -553,7 +476,7 @@ def test_what_fails_without_the_set_is_asked_of_what_is_told_alone() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-def test_rows_that_fail_are_moved_alone_and_whole_numbers_never(dtype: str) -> None:
+def test_what_fails_is_moved_by_its_last_place_and_whole_numbers_never(dtype: str) -> None:
     index = graph(CHAIN)
     x = msgspec.structs.replace(index.tensors[0], dtype=dtype)
     index = msgspec.structs.replace(index, tensors=(x, *index.tensors[1:]))
@@ -561,7 +484,6 @@ def test_rows_that_fail_are_moved_alone_and_whole_numbers_never(dtype: str) -> N
     assert kept(unseen_of(engine)) == {2, 7}
     moved = asked_with(engine, "'nudge': 'inputs'")
     assert bool(moved) is (dtype == "float32")
-    assert all("near:0/0" in q and "'near:0'" not in q for q in moved)
 
 
 def test_where_no_smaller_set_stands_in_each_node_is_still_looked_at() -> None:

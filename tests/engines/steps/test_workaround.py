@@ -73,12 +73,12 @@ def test_of_two_switches_that_break_it_together_one_is_switched_off() -> None:
     assert parse(cure.engine).get("disabled_optimizers") == cure.switched_off[0]
 
 
-@pytest.mark.parametrize(("looks", "runs"), [(1, 1), (5, 15), (200, 300)])
+@pytest.mark.parametrize(("looks", "runs"), [(1, 1), (5, 5), (400, 300)])
 def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(
     looks: int, runs: int
 ) -> None:
-    """What fails once in so many looks is looked at three times as often in each build with the
-    switch off, alone."""
+    """In each build with the switch off, alone: what a verdict looks at misses a failure once in
+    400, two builds once in 160,000."""
     done = switched(looks=looks)
     cure = done.finish.findings.workaround
     tried = [
@@ -87,10 +87,6 @@ def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(
     assert tried
     assert {p.runs for p in tried} == {runs}
     assert {p.exclusive for p in tried} == {runs > 1}
-    first = next(p for p in done.probes if isinstance(p, Measure))
-    assert (first.runs, first.exclusive) == (looks, looks > 1), (
-        "which switches are the fewest is asked as often as fails once"
-    )
 
 
 def test_what_was_verified_before_is_not_overwritten_by_nothing() -> None:
@@ -155,7 +151,7 @@ def test_a_set_that_races_are_merely_hidden_by_is_not_kept(seed: int, rate: floa
         assert 2 in ranges.decode(done.finish.findings.workaround.keep)
 
 
-def test_a_set_that_fails_when_it_is_run_more_often_is_searched_for_again() -> None:
+def test_a_set_that_fails_when_it_is_run_more_often_does_not_hold() -> None:
     """The first twenty runs all failed, so a verdict was one run: one of another node that fails
     once in four was missed."""
     engine = Simulated.single(graph(CHAIN), {2: 0.5})
@@ -173,5 +169,6 @@ def test_a_set_that_fails_when_it_is_run_more_often_is_searched_for_again() -> N
 
     ctx = msgspec.structs.replace(engine.context(), engine="e:threads=4")
     done = walk("precision", ctx, raced)
-    assert any("runs: the search is done with more runs a verdict" in n.text for n in done.notes)
-    assert {2, 4} <= set(ranges.decode(done.finish.findings.workaround.keep))
+    assert ranges.decode(done.finish.findings.workaround.keep) == (2,)
+    assert not done.finish.outcome.holds
+    assert "0 of 1 tuning samples" in done.finish.outcome.message

@@ -25,7 +25,6 @@ from narrowdown.wizard.report import picture
 from narrowdown.wizard.report.document import (
     Culprit,
     Depth,
-    Kept,
     Look,
     QuantizedLayer,
     Report,
@@ -118,7 +117,6 @@ def report(name: str = "/block/Sum_1") -> Report:
         margin=2.5,
         cost="",
         minimal=True,
-        tried=f"Casts around {name} do not cure it.",
     )
     stop = Stop(
         node="reproduce",
@@ -490,10 +488,9 @@ def test_code_spans_close(text: str) -> None:
 
 
 @pytest.mark.parametrize("form", [to_html, to_markdown, to_json])
-def test_every_form_says_that_an_error_is_spread_and_what_casts_do(form) -> None:
+def test_every_form_says_that_an_error_is_spread(form) -> None:
     text = form(report("block"))
     assert "spread over many layers, block among them" in text
-    assert "Casts around block do not cure it." in text
 
 
 @pytest.mark.parametrize(
@@ -711,16 +708,6 @@ def test_of_three_hundred_names_the_first_are_seen_and_the_others_folded_away() 
         page = to_html(msgspec.structs.replace(told, workaround=cure))
         assert page.count(f"and {many - 16} more</summary>") == folded
         assert all(f"<code>/n{i}</code>" in page for i in range(many))
-
-
-def test_sets_that_nobody_timed_have_no_column_for_it() -> None:
-    told = report("Conv")
-    assert told.workaround is not None
-    for seconds, there in ((None, False), (0.0094, True)):
-        curve = (Kept(0, 1.5, seconds, False, False), Kept(2, 0.004, seconds, True, False))
-        cure = msgspec.structs.replace(told.workaround, curve=curve)
-        page = text_of(to_html(msgspec.structs.replace(told, workaround=cure)))
-        assert ("all samples run in" in page, "9.4 ms" in page) == (there, there)
 
 
 def test_quantized_layers_are_a_table_of_decibels() -> None:

@@ -11,7 +11,7 @@ from narrowdown.engines.graph.index import GraphIndex, Node
 from narrowdown.engines.probe import Describe, Measurement
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.plain import PlainDisplay
-from narrowdown.wizard.report.document import Depth, Kept, Workaround
+from narrowdown.wizard.report.document import Depth, Workaround
 from narrowdown.wizard.report.prefix import Shared, find_shared, leave_out
 from narrowdown.wizard.session.events import NoteAdded, ProbeFinished, ProbeStarted
 
@@ -49,7 +49,7 @@ def test_only_names_lose_it(text: str, shown: str) -> None:
 
 def test_engines_and_commands_stay_whole() -> None:
     cure = Workaround(
-        "precision", True, NAMES[0], tuple(NAMES), (), 1, 1, None, None, NAMES[0], True, curve=(Kept(1, 0.0, None, True),)
+        "precision", True, NAMES[0], tuple(NAMES), (), 1, 1, None, None, NAMES[0], True
     )  # fmt: skip
     short = leave_out(cure, BEFORE)
     assert short.engine == NAMES[0]

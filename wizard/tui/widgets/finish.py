@@ -161,7 +161,6 @@ class Cure(Lines[tuple[Findings, str]]):
             for position, fact in enumerate(list_facts(findings, cure))
         ]
         rows += [("it costs", cure.cost)] if cure.cost else []
-        rows += [("mind", cure.tried)] if cure.tried else []
         return pairs(rows, width)
 
 
