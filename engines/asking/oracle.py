@@ -15,13 +15,12 @@ from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.layers.build_only import only_build
 from narrowdown.engines.asking.layers.checker import ask_checker
 from narrowdown.engines.asking.layers.engine import ask_engine
 from narrowdown.engines.asking.layers.intermittent import build_afresh, run_repeatedly
 from narrowdown.engines.asking.layers.kernels import choose_kernels, force_tactics
-from narrowdown.engines.asking.layers.not_compared import compare_nothing
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
+from narrowdown.engines.asking.layers.uncompared import compare_nothing, only_build
 from narrowdown.engines.asking.near import Near, make_near, make_none
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature

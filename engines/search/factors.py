@@ -272,21 +272,10 @@ def _list_sizes(made: Construction) -> list[int]:
 def _of_inputs(made: Construction) -> Iterable[Factor]:
     for name, tensor in made.inputs.items():
         yield _values(made, name, tensor, (DRAWN, FEW, "positive", "negative", "both signs", ZEROS))
-        if tensor.dtype in _WHOLE and tensor.shape:
-            sizes = [n for size in _list_sizes(made) for n in (size, size - 1)]
-            filled = _fill(made, name, _with_number)
-            yield Factor(f"every number of {name}", GIVEN, (*sizes, 0, 1), filled)
-        if tensor.dtype in _FLOATS:
-            base, special = "finite values only", _fill(made, name, _with_special)
-            yield Factor(f"{name} has", base, ("a NaN", "an infinity"), special, joined=" ")
         if tensor.dtype in (*_FLOATS, *_WHOLE) and (most := _find_largest(tensor)):
             yield _scale(made, name, tensor, most)
         if len(made.inputs) > 1:
             yield _role(made, name, "an input", "a weight")
-
-
-def _with_special(tensor: MadeTensor, level: Level) -> MadeTensor:
-    return msgspec.structs.replace(tensor, special="nan" if level == "a NaN" else "inf")
 
 
 def _find_largest(tensor: MadeTensor) -> float:

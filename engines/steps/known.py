@@ -67,9 +67,9 @@ class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class KnownRow(msgspec.Struct, frozen=True):
     """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``:
-    whether its switch cures the model, None where that was not asked. ``fires``: of ``fires_n``
-    variants of the construction that should fail and were answered, those that did; ``passes``: of
-    ``beside_n`` that should not, those that did not; ``against``: the first that did otherwise, in
+    whether its switch cures the model, None where that was not asked. ``trigger``: in how many of
+    its variants it fired, as the end of a sentence, "" where none was answered; ``holds``: some of
+    either side were, and all as the table says; ``against``: the first that did otherwise, in
     words."""
 
     bug: str
@@ -82,25 +82,9 @@ class KnownRow(msgspec.Struct, frozen=True):
     mended: str = ""
     cure: str = ""
     says: str = ""
-    fires: int = 0
-    fires_n: int = 0
-    passes: int = 0
-    beside_n: int = 0
+    trigger: str = ""
+    holds: bool = False
     against: str = ""
-
-    @property
-    def holds(self) -> bool:
-        """Whether the trigger held: something of either side was answered, and nothing spoke
-        against it."""
-        return self.fires == self.fires_n > 0 and self.passes == self.beside_n > 0
-
-    @property
-    def held(self) -> str:
-        """How the trigger did, as the end of a sentence; "" where nothing of it was answered."""
-        if not self.fires_n + self.beside_n:
-            return ""
-        of = f"in {self.fires} of {self.fires_n} {'variant' if self.fires_n == 1 else 'variants'}"
-        return f"fires {of}, not in {self.passes} of {self.beside_n} beside it"
 
 
 def known(ctx: StepContext) -> Steps[KnownOutcome]:
@@ -184,7 +168,7 @@ def hold_trigger(ctx: StepContext, bug: Bug, row: KnownRow) -> Sub[KnownRow]:
     """The row with whether the construction fails where the bug's trigger says so, and not beside
     it. What the engine does not run is no answer: releases refuse this type or that opset for
     reasons of their own."""
-    seen: dict[Shown, list[Shown]] = {"fails": [], "passes": []}
+    done: dict[Shown, list[bool]] = {"fails": [], "passes": []}  # as the table says
     against: list[str] = []
     variants: list[tuple[Variant, Shown]] = [
         *((v, "fails") for v in bug.fires),
@@ -192,17 +176,18 @@ def hold_trigger(ctx: StepContext, bug: Bug, row: KnownRow) -> Sub[KnownRow]:
     ]
     for variant, wanted in variants:
         shown, _ = yield from show_bug(ctx, bug, variant)
-        if shown != "not run":
-            seen[wanted].append(shown)
-        if shown not in (wanted, "not run") and bug.make is not None:
+        if shown == "not run" or bug.make is None:
+            continue
+        done[wanted].append(shown == wanted)
+        if shown != wanted:
             does = "passes" if shown == "passes" else "fails, too"
             against.append(f"with {say_variant(bug.make, variant)} it {does}")
+    fires, beside = done["fails"], done["passes"]
+    counted = f"fires in {sum(fires)} of {len(fires)} variants, not in {sum(beside)} of {len(beside)} beside it"
     return msgspec.structs.replace(
         row,
-        fires=seen["fails"].count("fails"),
-        fires_n=len(seen["fails"]),
-        passes=seen["passes"].count("passes"),
-        beside_n=len(seen["passes"]),
+        trigger=counted if fires or beside else "",
+        holds=bool(fires and beside) and not against,
         against="".join(against[:1]),
     )
 
@@ -262,7 +247,7 @@ def _as_lookalike(row: KnownRow) -> Lookalike:
         row.mended,
         row.cure,
         row.nodes,
-        row.held,
+        row.trigger,
     )
 
 
@@ -282,7 +267,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         nodes=", ".join(first.nodes),
         alike=len(rows),
         confirmed=sum(r.verdict == "known" for r in rows),
-        trigger=first.held,
+        trigger=first.trigger,
         message=message,
     )
 

@@ -13,7 +13,6 @@ from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.say import say_first
-from narrowdown.engines.data.tactic_replay import describe_algorithm
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Compared, compare_kernels
@@ -91,10 +90,10 @@ def compare_builds(
             for b in found.builds
         ],
         "suspects": [
-            {**msgspec.structs.asdict(s), "text": describe_choice(s.choice)} for s in found.suspects
+            {**msgspec.structs.asdict(s), "text": shorten_choice(s.choice)} for s in found.suspects
         ],
         "guilty": [
-            {"layer": k, "choice": v, "text": describe_choice(v)} for k, v in found.guilty.items()
+            {"layer": k, "choice": v, "text": shorten_choice(v)} for k, v in found.guilty.items()
         ],
     }
     names = ", ".join(f"{k} ({shorten_choice(v)})" for k, v in found.guilty.items())
@@ -149,15 +148,6 @@ def _say_compared(found: Compared, names: str) -> str:
         ),
         (True, "The builds did not say which tactics they chose, so they cannot be told apart."),
     )
-
-
-def describe_choice(choice: str) -> str:
-    """A choice in Polygraphy's words; one that is no algorithm (an entry of a timing cache) as it
-    is."""
-    try:
-        return describe_algorithm(choice)
-    except (ValueError, KeyError, TypeError):
-        return choice
 
 
 def shorten_choice(choice: str) -> str:
