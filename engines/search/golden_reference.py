@@ -22,7 +22,7 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given
-from narrowdown.engines.search.independent import Heard, Standing, find_parting, say_unable
+from narrowdown.engines.search.independent import Heard, find_parting, say_unable
 from narrowdown.engines.search.trial import Tried, stand_in
 
 # Who computes an IR in FP32: nobody independent, so that it agrees clears the model, and that it
@@ -53,7 +53,7 @@ def try_golden(model: WholeModel, m: Measurement) -> Sub[Tried]:
         if not off.told:
             why.append(say_unable(judge, off))
         elif off.error <= off.allowed:
-            return (yield from _go_on(model, m, heard))
+            return (yield from _hold_engine(model, m, heard, right=True))
         elif model.why_none:
             why.append(f"{model.why_none} OpenVINO in FP32 differs from what was recorded, too.")
         else:
@@ -64,27 +64,6 @@ def try_golden(model: WholeModel, m: Measurement) -> Sub[Tried]:
         other = "every engine here shares its code."
         unheard = Heard("model-unheard", why=" ".join(why) or other)
         return Tried(model, m, unheard, "unresolved")
-    return (yield from _weigh_differing(model, m, differing))
-
-
-def _go_on(model: WholeModel, m: Measurement, heard: Heard) -> Sub[Tried]:
-    """The trial of a model that is right, gone on with the judge as the reference."""
-    why = "golden outputs compute nothing; in FP32 it gives what they say"
-    engine, against = yield from stand_in(model, heard.judge, why)
-    if engine.exceeds:
-        right = msgspec.structs.replace(heard, standing="model-right")
-        return Tried(against, engine.measurement, right)
-    return Tried(model, m, _leave_open(heard, engine.why), "unresolved")
-
-
-def _leave_open(heard: Heard, why: str) -> Heard:
-    """How far the engine is from the judge decides nothing, or was not measured (``why``)."""
-    standing: Standing = "unmeasured" if why else "unclear"
-    return msgspec.structs.replace(heard, standing=standing, why=why)
-
-
-def _weigh_differing(model: WholeModel, m: Measurement, differing: list[Heard]) -> Sub[Tried]:
-    """The trial of a model that no judge computes as the golden outputs say."""
     heard = differing[0]
     for second in differing[1:]:
         between = yield from model.compare(second.judge, heard.judge)
@@ -95,16 +74,30 @@ def _weigh_differing(model: WholeModel, m: Measurement, differing: list[Heard]) 
         if between.told and between.error > SHARE * (heard.error or 0.0):
             heard = msgspec.structs.replace(heard, standing="contradicted")
             return Tried(model, m, heard, "unresolved")
-    why = "golden outputs compute nothing; the model in FP32 differs from them too, which is the export's fault"
-    engine, against = yield from stand_in(model, heard.judge, why)
+    return (yield from _hold_engine(model, m, heard, right=False))
+
+
+def _hold_engine(model: WholeModel, m: Measurement, heard: Heard, *, right: bool) -> Sub[Tried]:
+    """The trial of a model that the judge computes as the golden outputs say (``right``), or
+    otherwise: it goes on with the judge as the reference where the engine fails against that."""
+    differs = "golden outputs compute nothing; the model in FP32 differs from them too, which is the export's fault"
+    agrees = "golden outputs compute nothing; in FP32 it gives what they say"
+    engine, against = yield from stand_in(model, heard.judge, agrees if right else differs)
+    heard = msgspec.structs.replace(heard, standing="unclear", apart=engine.error)
     if not engine.told:
-        return Tried(model, m, _leave_open(heard, engine.why), "unresolved")
-    heard = msgspec.structs.replace(heard, standing="both", apart=engine.error)
+        heard = msgspec.structs.replace(heard, standing="unmeasured", why=engine.why)
+        return Tried(model, m, heard, "unresolved")
+    if right:
+        if not engine.exceeds:
+            return Tried(model, m, heard, "unresolved")
+        heard = msgspec.structs.replace(heard, standing="model-right")
+        return Tried(against, engine.measurement, heard)
     feed, shapes = (model.findings.sample or model.findings.samples[0].id,), _shapes(model.ctx)
     parting = yield from find_parting(
         model.unlimited, feed, heard.judge, model.reference, recorded=shapes
     )
     if engine.exceeds:
+        heard = msgspec.structs.replace(heard, standing="both")
         return Tried(against, engine.measurement, heard, parting=parting)
     _refuse_other_shapes(model.ctx, m)
     heard = msgspec.structs.replace(heard, standing="export")

@@ -37,7 +37,7 @@ from narrowdown.engines.spec import parse
 
 Standing = Literal[
     "unasked", "right", "wrong", "replaced", "alone", "sides", "doubted", "open", "rounding",
-    "unheard", "unsteady",
+    "unheard", "unsteady", "random",
     "model-right", "export", "both", "unmeasured", "contradicted", "unclear", "model-unheard",
 ]  # fmt: skip
 
@@ -50,12 +50,13 @@ class Heard(msgspec.Struct, frozen=True):
     ``sides``: and the engine under test gives what that one gives; ``doubted``: by far more than
     rounding makes, and engine and reference, which agree, share code. ``open``: two differ from it
     and from each other; ``rounding``: two agree against it, and rounding moves it as far.
-    ``unheard``: nobody independent runs the model. ``unsteady``: it does not repeat itself.
+    ``unheard``: nobody independent runs the model. ``unsteady``: it does not repeat itself;
+    ``random``: as the model draws numbers.
 
     ``judge`` is the engine that counts: who confirms it, the first of the two against it, or the one
     that differs; ``error`` how far the reference is from that one. ``other``: the second of the
     two, ``apart`` what lies between them. ``spread``, of three: the most that lies between any two
-    of them. ``lonely``: engines that turned out to be the wrong ones themselves. ``beside``: whether
+    of them. ``beside``: whether
     ONNX's own operators give what ours give; None where that was not asked, or they do not run the
     model. ``moves``: how far rounding, or a second run, moves the reference itself. ``output``:
     where the reference is furthest from the first of the two.
@@ -70,7 +71,6 @@ class Heard(msgspec.Struct, frozen=True):
     other: str = ""
     apart: float = 0.0
     spread: float = 0.0
-    lonely: tuple[tuple[str, float], ...] = ()
     why: str = ""  # what kept those who were not heard, or a judge from standing in
     moves: float = 0.0
     output: str = ""
@@ -88,16 +88,14 @@ def ask_independent(model: WholeModel, feed: tuple[str, ...]) -> Sub[Heard]:
         if not off.told:
             why.append(say_unable(spec, off))
             continue
-        lonely = tuple((each.judge, each.error or 0.0) for each in differing)
         if _confirms(off):
-            return Heard("right", spec, off.error, lonely=lonely)
+            return Heard("right", spec, off.error)
         differing.append(Heard("alone", spec, off.error, output=off.output))
         if parse(spec).name == "reference":
             own = str(parse(spec).with_option("operators", "onnx"))
             beside, theirs = yield from _ask_beside(model, feed, spec, own, off)
             if _confirms(theirs):
-                lonely = (*lonely, (spec, off.error))
-                return Heard("right", own, theirs.error, lonely=lonely)
+                return Heard("right", own, theirs.error)
         if len(differing) == 2:
             break
     if not differing:
@@ -151,8 +149,7 @@ def find_odd_one(first: Heard, second: Heard, apart: float | None) -> Heard:
         return msgspec.structs.replace(told, standing="wrong")
     for near, odd in ((first, second), (second, first)):
         if _agree_clearly(near.error or 0.0, (odd.error or 0.0, apart)):
-            lonely = ((odd.judge, odd.error or 0.0),)
-            return Heard("right", near.judge, near.error, lonely=lonely)
+            return Heard("right", near.judge, near.error)
     return told
 
 

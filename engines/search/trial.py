@@ -27,7 +27,7 @@ from narrowdown.engines.search.whole import choose_feed, list_failing, lock_fail
 # at 5 s they take most of an hour.
 SERVES = 5.0
 
-Verdict = Literal["", "reference", "unresolved", "export"]
+Verdict = Literal["", "reference", "unresolved", "export", "noise"]
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -37,8 +37,8 @@ class Tried(msgspec.Struct, frozen=True):
     ``heard``: what was found of the reference, or with golden outputs of the model. ``verdict``: ""
     where that decides nothing; ``reference``: the reference is wrong or unsteady, and the engine
     may be right; ``export``: the model is not what the golden outputs were recorded of;
-    ``unresolved``: there are two sides and nobody to settle it. ``parting``: where the two sides
-    part.
+    ``unresolved``: there are two sides and nobody to settle it; ``noise``: what fails is not
+    determined, as rounding moves it or as it is drawn. ``parting``: where the two sides part.
     """
 
     model: WholeModel
@@ -51,8 +51,7 @@ class Tried(msgspec.Struct, frozen=True):
     @property
     def searched(self) -> bool:
         """Whether there is a failure that the search goes on with."""
-        failing = self.model.findings.signature is not None
-        return failing and not self.verdict and not self.moved.explains
+        return self.model.findings.signature is not None and not self.verdict
 
 
 def try_reference(model: WholeModel, m: Measurement) -> Sub[Tried]:
@@ -73,7 +72,8 @@ def try_reference(model: WholeModel, m: Measurement) -> Sub[Tried]:
     if moved.explains:
         determined = yield from _find_elsewhere(model, m)
         if determined is None:
-            return Tried(model, m, moved=moved)  # whoever is right about digits that nobody has
+            # Whoever is right about digits that nobody has.
+            return Tried(model, m, verdict="noise", moved=moved)
         findings, moved = determined
         model, feed = model.of(findings), (findings.sample,)
     heard = yield from ask_independent(model, feed)

@@ -28,6 +28,7 @@ from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.controls import find_helpless
 from narrowdown.engines.search.determined import find_random
 from narrowdown.engines.search.evidence import FAULTLESS
+from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.nearby import NOTHING, try_nearby
 from narrowdown.engines.search.statistics import binomial_interval, say_ruled_out
@@ -119,8 +120,6 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
         return (yield from _finish_without_outputs(ctx, findings, m, no_reference))
     if m.facts.get("build") is not None and not m.results:
         return _finish_built_only(ctx, findings)
-    if drawn := (yield from find_random(look_at_whole(ctx, findings))):
-        return _finish_random(ctx, findings, m, drawn)
     return (yield from _look_around(ctx, findings, params, m))
 
 
@@ -142,7 +141,7 @@ def _look_around(
         findings, runs, failures = yield from run_again(
             model.of(findings), params.look_again, m.run_seconds
         )
-    if not tried.verdict and not tried.moved.explains:
+    if not tried.verdict:
         findings = note_expensive(model.ctx, findings, m)
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         near = yield from try_nearby(model.of(findings), m, params.look_again.seconds / 2)
@@ -169,15 +168,11 @@ def _look_around(
 def _decide_verdict(tried: trial.Tried) -> Verdict:
     """Whose fault it is comes first, then whether rounding explains the failure, or only nearly
     nothing fails."""
-    model, signature = tried.model, tried.model.findings.signature
-    if tried.moved.explains:
-        return "noise"
-    if tried.verdict:
-        return tried.verdict
-    if signature is None:
-        return "passes"
+    signature = tried.model.findings.signature
+    if tried.verdict or signature is None:
+        return tried.verdict or "passes"
     # What fails on more than that is locked before it.
-    slight = list_slight(tried.measurement.results, model.rule)
+    slight = list_slight(tried.measurement.results, tried.model.rule)
     return "noise" if signature.sample in slight else "fails"
 
 
@@ -282,8 +277,11 @@ def _explain(
 def _try_reference(
     ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement
 ) -> Sub[trial.Tried]:
+    whole = look_at_whole(ctx, findings)
+    if drawn := (yield from find_random(whole)):
+        return trial.Tried(whole, m, Heard("random", why=drawn), "noise")
     if not params.judge_reference:
-        return trial.Tried(look_at_whole(ctx, findings), m)
+        return trial.Tried(whole, m)
     model = look_at_whole(ctx, findings, max(params.judge_seconds, ctx.problem.timeout))
     judge = golden_reference.try_golden if recorded(ctx.reference) else trial.try_reference
     tried = yield from judge(model, m)
@@ -383,25 +381,6 @@ def _start(ctx: StepContext, findings: Findings) -> CompareOutcome:
         failures=int(findings.signature is not None),
         as_built=bool(ctx.engine_info.rebuilt),
     )
-
-
-def _finish_random(
-    ctx: StepContext, findings: Findings, m: Measurement, drawn: str
-) -> Finish[CompareOutcome]:
-    """The model's outputs are drawn anew in each run, so nothing can be said of an engine's."""
-    rule = findings.rule
-    sample, output, error = worst(m.results, rule)
-    outcome = msgspec.structs.replace(
-        _start(ctx, findings),
-        verdict="noise",
-        failures=0,
-        error=error,
-        worst_output=output,
-        worst_sample=sample,
-        samples=len(m.results),
-        message=drawn,
-    )
-    return Finish(outcome, findings, tables={"outputs": _list_scores(m.results, rule)})
 
 
 def _finish_built_only(ctx: StepContext, findings: Findings) -> Finish[CompareOutcome]:

@@ -45,10 +45,9 @@ def say_outcome(found: "CompareOutcome", tried: trial.Tried) -> str:
     said, score = say_reference(tried, rule), _find_score(tried.measurement.results, found)
     if found.verdict in ("reference", "export") or (found.verdict, found.failure) == NOBODY:
         return said
-    if found.verdict == "noise" and tried.moved.explains:
-        return _say_noise(found, rule, tried)
     if found.verdict == "noise":
-        return _say_slight(found, rule, tried)
+        say = _say_noise if tried.verdict else _say_slight
+        return said or say(found, rule, tried)
     doubt = " Whose fault that is cannot be told." if found.verdict == "unresolved" else ""
     if found.verdict == "passes":
         told = _say_pass(found, rule, score)
@@ -265,9 +264,10 @@ def _say_no_answer(scores: list[Score], rule: Criterion) -> tuple[str, ...]:
 # and what to do about it.
 OF_THE_REFERENCE: dict[Standing, str] = {
     "unasked": "",
-    "right": "{lonely}",
+    "right": "",
     "unsteady": "The reference itself is not steady: its second run is {moves} off its first. "
     "Choose another with --reference, or give it one thread.",
+    "random": "{why}",
     "unheard": "Nothing else checked the reference: {why}",
     "wrong": "The reference, {reference}, is itself {off}: {judge} and {other} agree against it ({apart} between the two). "
     "{why}{parting}",
@@ -306,10 +306,6 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
     error, replaced, first = heard.error or 0.0, model.findings.replaced, name_engine(heard.judge)
     beside = "the same" if heard.beside else "something else"
     judge = first if heard.beside is None else f"{first} (ONNX's own operators give {beside})"
-    lonely = (
-        f"{name_engine(spec)} is {say_error(e, rule)} where the reference and {judge} agree: left out."
-        for spec, e in heard.lonely
-    )
     speak = any("openvino" in spec for spec in (model.engine, model.reference, heard.judge))
     found = tried.parting
     parting = f" The first tensor that differs is {found.tensor}, which {found.node} makes."
@@ -337,5 +333,4 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         # A failure that is searched all the same is beyond that.
         undetermined="" if tried.searched else ": the output is determined no better than that",
         too=f" {name_engine(heard.other)} computes the same." if heard.other else "",
-        lonely=" ".join(lonely),
     )

@@ -41,57 +41,40 @@ class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class WayRow(msgspec.Struct, frozen=True):
-    """A row of the table ``ways``: how far the second answer, asked in this way, is from the first,
-    and where."""
-
-    way: str
-    sample: str
-    output: str
-    error: float
-
-
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
     findings: Findings = yield from load_findings(ctx)
     model = look_at_whole(ctx, findings)
     outcome = ConsistencyOutcome(tolerance=model.rule.tolerance, metric=model.rule.metric)
-    rows: list[WayRow] = []
+    asked: list[str] = []
     last = ""
     for way, said in WAYS.items():
         again = yield from model.compare(vary=way, exclusive=True, note=f"the same samples {said}")
         if not again.told:
             last = again.why
             continue
-        rows.append(WayRow(way, again.sample, again.output, again.error))
+        asked.append(said)
         stale = bool(again.measurement.facts.get("follows"))
-        if stale or again.error > 2 * again.allowed:
-            outcome = yield from _judge(model, _hold_row(outcome, rows[-1], len(rows)), stale)
+        parts = stale or again.error > 2 * again.allowed
+        if parts or again.error >= (outcome.error or 0.0):
+            outcome = msgspec.structs.replace(
+                outcome,
+                way=way,
+                error=again.error,
+                worst_output=again.output,
+                worst_sample=again.sample,
+            )
+        outcome = msgspec.structs.replace(outcome, tried=len(asked))
+        if parts:
+            outcome = yield from _judge(model, outcome, stale)
             shown = probe_whole(ctx, findings, vary=way)
-            return Finish(outcome, findings, tables={"ways": rows}, decisive={"whole": (shown,)})
-    if rows:
-        most = max(rows, key=lambda row: row.error)
-        outcome = _hold_row(outcome, most, len(rows))
-    ways = ", ".join(WAYS[row.way] for row in rows)
+            return Finish(outcome, findings, decisive={"whole": (shown,)})
+    verdict: Literal["no-batch", "consistent", "unresolved"] = "consistent"
+    told = f"The engine agrees with itself {', '.join(asked)}: {wrong_by(outcome.error, outcome.metric)} at most."
     if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked
-        outcome = msgspec.structs.replace(outcome, verdict="no-batch", message=NO_BATCH)
-    elif rows:
-        told = f"The engine agrees with itself {ways}: {wrong_by(outcome.error, outcome.metric)} at most."
-        outcome = msgspec.structs.replace(outcome, verdict="consistent", message=told)
-    else:
-        told = f"It could not be asked in two ways: {last}"
-        outcome = msgspec.structs.replace(outcome, message=told)
-    return Finish(outcome, findings, tables={"ways": rows})
-
-
-def _hold_row(base: ConsistencyOutcome, row: WayRow, tried: int) -> ConsistencyOutcome:
-    return msgspec.structs.replace(
-        base,
-        way=row.way,
-        error=row.error,
-        worst_output=row.output,
-        worst_sample=row.sample,
-        tried=tried,
-    )
+        verdict, told = "no-batch", NO_BATCH
+    elif not asked:
+        verdict, told = "unresolved", f"It could not be asked in two ways: {last}"
+    return Finish(msgspec.structs.replace(outcome, verdict=verdict, message=told), findings)
 
 
 def _judge(model: WholeModel, found: ConsistencyOutcome, stale: bool) -> Sub[ConsistencyOutcome]:

@@ -103,8 +103,7 @@ def test_a_judge_that_two_agree_against_is_left_out(answers: Any, walk: Any) -> 
         OV,
         0.0001,
     )
-    left_out = "Narrowdown's evaluator in float64 is wrong by 90 % where the reference and OpenVINO agree: left out."
-    assert left_out in outcome.message
+    assert "Narrowdown's evaluator" not in outcome.message
 
 
 def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
@@ -183,10 +182,6 @@ def test_operators_of_ours_that_onnx_has_otherwise_are_left_out_where_it_agrees_
         "fails",
         OWN,
         0.0,
-    )
-    assert (
-        "Narrowdown's evaluator in float64 is wrong by 90 % where the reference and ONNX's evaluator"
-        in outcome.message
     )
 
 
