@@ -56,10 +56,9 @@ class Heard(msgspec.Struct, frozen=True):
     ``judge`` is the engine that counts: who confirms it, the first of the two against it, or the one
     that differs; ``error`` how far the reference is from that one. ``other``: the second of the
     two, ``apart`` what lies between them. ``spread``, of three: the most that lies between any two
-    of them. ``beside``: whether
-    ONNX's own operators give what ours give; None where that was not asked, or they do not run the
-    model. ``moves``: how far rounding, or a second run, moves the reference itself. ``output``:
-    where the reference is furthest from the first of the two.
+    of them. ``beside``: whether ONNX's own operators give what ours give; None where that was not
+    asked, or they do not run the model. ``moves``: how far rounding, or a second run, moves the
+    reference itself. ``output``: where the reference is furthest from the first of the two.
 
     Of golden outputs it is the model that is right or not, and ``golden_reference`` says how: there
     ``error`` is how far the judge is from them, and ``apart`` how far the engine is from the judge.

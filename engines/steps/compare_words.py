@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
 from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import by_sample, find_largest, gives_answer, limit, worst
+from narrowdown.engines.compare.judge import by_sample, find_largest, gives_answer, worst
 from narrowdown.engines.compare.say import (
     NEAR,
     UNLIKE,
@@ -39,93 +39,102 @@ NOBODY = ("unresolved", "none")  # verdict and failure where nobody can say who 
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
 
 
+# What a verdict rests on, by ``_find_case``.
+OF_THE_VERDICT = {
+    "passes": "{runs} The worst is {output} on {sample}, {off}: {times} below what is allowed ({allowed}).",
+    "equal": "{runs} Nothing differs by {metric}; allowed {allowed}.",
+    "relative": "{output} is {off}{often} (up to {most} is {usual}). Worst {worst}.",
+    "other": "{output} is {off} on {sample}{often}; allowed {allowed}.",
+    "infinite": "{output} is {off} on {sample}{often}.",
+    "exact": "{output} is not equal to the reference's on {sample}{often}: {share} of its values differ, and "
+    "{kind} must be equal.",
+    "numbers": "{output} is not equal to the reference's on {sample}{often}: {share} of its values differ by at most {by:g}, "
+    "and whole numbers must be equal (--metric max_abs --tolerance VALUE allows some difference).",
+    "slight": "{failing} of {samples} samples {fail}, only on values that are nearly nothing. The worst is {sample}, {off}: "
+    "{output} is at most {absmax:.3g} there, and up to {largest:.3g} on other samples, of which that error is {part}. Only you "
+    "know how exact so small a value has to be, so it is called neither right nor wrong. Say how far any value may be off "
+    "(--metric max_abs --tolerance VALUE), or each in proportion to itself (--tolerance VALUE).",
+    "noise": "{output} is {off} on {sample}; one unit in the last place of the {what} moves it by {moves} on the reference "
+    "itself. So it is not determined to what is allowed ({allowed}), and no node is at fault. Judge it by what matters to you: "
+    "a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), other samples; or compute that part of the "
+    "model in float64.",
+}
+
+
 def say_outcome(found: "CompareOutcome", tried: trial.Tried) -> str:
     """What the verdict rests on, and what is to be said of the reference."""
-    rule = tried.model.rule
-    said, score = say_reference(tried, rule), _find_score(tried.measurement.results, found)
-    if found.verdict in ("reference", "export") or (found.verdict, found.failure) == NOBODY:
+    rule, results, moved = tried.model.rule, tried.measurement.results, tried.moved
+    said, output = say_reference(tried, rule), found.worst_output
+    silent = found.verdict in ("reference", "export") or tried.heard.standing == "random"
+    if silent or (found.verdict, found.failure) == NOBODY:
         return said
-    if found.verdict == "noise":
-        say = _say_noise if tried.verdict else _say_slight
-        return said or say(found, rule, tried)
-    doubt = " Whose fault that is cannot be told." if found.verdict == "unresolved" else ""
-    if found.verdict == "passes":
-        told = _say_pass(found, rule, score)
-    elif score is not None and score.exact and not score.equal and rule.metric == "rel_l2":
-        told = f"{_say_unequal(found, score)}{doubt}"
-    else:
-        told = f"{_say_failure(found, rule, score)}{doubt}"
+    score = _find_score(results, found)
+    case = _find_case(found, tried, score)
+    sample, precision = say_sample(found.worst_sample), rule.precision.upper()
+    most = rule.tolerances.get(output, rule.tolerance)
+    usual = TOLERANCE_BY_PRECISION.get(rule.precision) == most
+    largest, times = find_largest(results).get(output) or 1.0, found.margin or 0.0
+    told = OF_THE_VERDICT[case].format(
+        output=output,
+        sample=sample,
+        worst=sample.replace("sample ", "sample: ", 1),
+        off=_say_off(found, rule, score),
+        often=f" in {found.failures} of {found.looks} runs" if found.looks > 1 else "",
+        runs=f"{found.looks:,} runs, no failure." if found.looks > 1 else "No failure.",
+        times="just"
+        if times < NEAR
+        else f"{f'{times:.3g}' if times <= 100 else 'more than 100'} times",
+        allowed=f"{say_allowed(rule, output)}{f' for {precision}' if rule.source == 'default' else ''}",
+        most=f"{100 * most:.3g} %",
+        usual=f"normal for {precision}" if usual else "allowed",
+        metric=rule.metric,
+        share=say_percent(score.mismatched),
+        kind="truth values" if score.dtype == "bool" else "texts",
+        by=score.max_abs,
+        failing=found.samples_failing,
+        samples=found.samples,
+        fail="fails" if found.samples_failing == 1 else "fail",
+        absmax=score.absmax,
+        largest=largest,
+        part=say_percent(score.max_abs / largest),
+        what=moved.what,
+        moves=say_distance(
+            moved.outputs.get(output, max(moved.outputs.values(), default=0.0)), rule
+        ),
+    )
+    told += " Whose fault that is cannot be told." if found.verdict == "unresolved" else ""
     return f"{told} {said}" if said else told
 
 
-def _find_score(results: Iterable[SampleResult], found: "CompareOutcome") -> Score | None:
+def _find_case(found: "CompareOutcome", tried: trial.Tried, score: Score) -> str:
+    if found.verdict == "noise":
+        return "noise" if tried.verdict else "slight"
+    if found.verdict == "passes":
+        return "passes" if found.error else "equal"
+    relative = tried.model.rule.metric == "rel_l2"
+    if relative and score.exact and not (score.equal or score.problem):
+        return "exact" if score.dtype in ("bool", "string") else "numbers"
+    if (found.error or 0.0) >= HUGE:
+        return "infinite"
+    return "relative" if relative else "other"
+
+
+def _find_score(results: Iterable[SampleResult], found: "CompareOutcome") -> Score:
     """The score of the worst output on the worst sample. Rows of a sample have none of their own
     where the whole sample was run."""
     samples = (found.worst_sample, found.worst_sample.partition("/")[0])
     scores = (s for r in results if r.sample in samples for s in r.outputs)
-    return next((s for s in scores if s.name == found.worst_output), None)
+    return next((s for s in scores if s.name == found.worst_output), Score(found.worst_output))
 
 
-def _say_off(found: "CompareOutcome", rule: Criterion, score: Score | None) -> str:
+def _say_off(found: "CompareOutcome", rule: Criterion, score: Score) -> str:
     """What the worst output is wrong by."""
-    if score is not None and score.problem in UNLIKE:
+    if score.problem in UNLIKE:
         return UNLIKE[score.problem]
     # OpenVINO's Exp of NaN is infinite: no value of the reference is finite there.
-    if score is not None and score.lost_nonfinite and not score.new_nonfinite:
+    if score.lost_nonfinite and not score.new_nonfinite:
         return "something else where the reference is infinite or NaN"
     return say_error(found.error or 0.0, rule)
-
-
-def _say_often(found: "CompareOutcome") -> str:
-    return f" in {found.failures} of {found.looks} runs" if found.looks > 1 else ""
-
-
-def _say_failure(found: "CompareOutcome", rule: Criterion, score: Score | None) -> str:
-    output, sample = found.worst_output, say_sample(found.worst_sample)
-    off = f"{output} is {_say_off(found, rule, score)}"
-    if (found.error or 0.0) >= HUGE:
-        return f"{off} on {sample}{_say_often(found)}."
-    if rule.metric != "rel_l2":
-        allowed = _say_precise(rule, output)
-        return f"{off} on {sample}{_say_often(found)}; allowed {allowed}."
-    most = rule.tolerances.get(output, rule.tolerance)
-    usual = TOLERANCE_BY_PRECISION.get(rule.precision) == most
-    normal = f"normal for {rule.precision.upper()}" if usual else "allowed"
-    worst_of = sample.replace("sample ", "sample: ", 1)
-    return f"{off}{_say_often(found)} (up to {100 * most:.3g} % is {normal}). Worst {worst_of}."
-
-
-def _say_pass(found: "CompareOutcome", rule: Criterion, score: Score | None) -> str:
-    output, allowed = found.worst_output, _say_precise(rule, found.worst_output)
-    runs = f"{found.looks:,} runs, no failure." if found.looks > 1 else "No failure."
-    times = found.margin or 0.0
-    if not found.error:
-        what = "answer is" if rule.metric in ANSWERS else "output equals"
-        return f"{runs} Every {what} the reference's; allowed {allowed}."
-    # The digits of a larger margin are those of rounding.
-    below = f"{times:.3g} times" if times <= 1000 else "more than 1000 times"
-    below = "just" if times < NEAR else below
-    sample, amount = say_sample(found.worst_sample), _say_off(found, rule, score)
-    return f"{runs} The worst is {output} on {sample}, {amount}: {below} below what is allowed ({allowed})."
-
-
-def _say_precise(rule: Criterion, output: str) -> str:
-    """What is allowed; of a precision, not of who asks for it."""
-    precise = f" for {rule.precision.upper()}" if rule.source == "default" else ""
-    return f"{say_allowed(rule, output)}{precise}"
-
-
-def _say_unequal(found: "CompareOutcome", score: Score) -> str:
-    """How many values differ, and of numbers by how much: a ratio says nothing of what must be
-    equal."""
-    kinds = {"bool": "truth values", "string": "texts"}
-    kind, share = kinds.get(score.dtype), say_percent(score.mismatched)
-    by = "" if kind else f" by at most {score.max_abs:g}"
-    allow = "" if kind else " (--metric max_abs --tolerance VALUE allows some difference)"
-    return (
-        f"{found.worst_output} is not equal to the reference's on {say_sample(found.worst_sample)}{_say_often(found)}: "
-        f"{share} of its values differ{by}, and {kind or 'whole numbers'} must be equal{allow}."
-    )
 
 
 def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tuple[str, ...]:
@@ -190,33 +199,6 @@ def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> str:
     literal = f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample"
     engine = f"the engine is {wrong_by(found.engine_error, rule.metric)} beside that"
     return literal + WHOSE_CODES[found.explanation].format(engine=engine)
-
-
-def _say_slight(found: "CompareOutcome", rule: Criterion, tried: trial.Tried) -> str:
-    """That all that fails is nearly nothing, and how to say what matters."""
-    output, results = found.worst_output, tried.measurement.results
-    score, most = _find_score(results, found) or Score(output), find_largest(results)[output]
-    fail = "fails" if found.samples_failing == 1 else "fail"
-    return (
-        f"{found.samples_failing} of {found.samples} samples {fail}, only on values that are nearly nothing. The worst is "
-        f"{say_sample(found.worst_sample)}, {wrong_by(found.error, rule.metric)}: {output} is at most {score.absmax:.3g} there, "
-        f"and up to {most:.3g} on other samples. That error is {say_percent(score.max_abs / most)} of {most:.3g}, and "
-        f"{say_percent(limit(rule, output))} is allowed. Only you know how exact so small a value has to be, so it is called "
-        "neither right nor wrong. Say how far any value may be off (--metric max_abs --tolerance VALUE), or each in proportion "
-        "to itself (--tolerance VALUE)."
-    )
-
-
-def _say_noise(found: "CompareOutcome", rule: Criterion, tried: trial.Tried) -> str:
-    """That the failure is rounding, and what to do."""
-    output, moved = found.worst_output, tried.moved
-    by = say_distance(moved.outputs.get(output, max(moved.outputs.values())), rule)
-    return (
-        f"{output} is {say_error(found.error or 0.0, rule)} on {say_sample(found.worst_sample)}; one unit in the last place of "
-        f"the {moved.what} moves it by {by} on the reference itself. So it is not determined to what is allowed "
-        f"({say_allowed(rule, output)}), and no node is at fault. Judge it by what matters to you: a tolerance above that, an "
-        "absolute one (--metric max_abs --tolerance VALUE), other samples; or compute that part of the model in float64."
-    )
 
 
 def say_made_up(findings: Findings, found: "CompareOutcome") -> str:

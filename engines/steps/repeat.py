@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import REFUSALS, judge, judge_check, judge_whole, limit
+from narrowdown.engines.compare.judge import REFUSALS, judge_check, judge_cured, limit
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Measure, Measurement
@@ -257,14 +257,11 @@ def _count_iterations(params: RepeatParams) -> int:
 
 
 def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
-    rule, signature = findings.rule, findings.signature
     if ctx.check:
-        return judge_check(m, rule)
-    if signature is None and m.status in ("crash", *REFUSALS):
+        return judge_check(m, findings.rule)
+    if findings.signature is None and m.status in ("crash", *REFUSALS):
         return Verdict("fail", detail=m.message)
-    if signature is None or signature.kind == "accuracy":
-        return judge_whole(m, rule)
-    return judge(m, rule, signature)
+    return judge_cured(m, findings.rule, findings.signature)
 
 
 def _say_interval(counted: RepeatOutcome) -> str:
