@@ -7,8 +7,8 @@ import msgspec
 
 from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.layers.patched_culprits import cut_patches
-from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import judge, judge_check, worst, worst_run
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import worst, worst_run
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -41,13 +41,7 @@ class Inquiry(msgspec.Struct, frozen=True):
     def everything(self) -> tuple[int, ...]:
         return self.live or tuple(range(len(self.index.nodes)))
 
-    def candidate(
-        self,
-        nodes: Iterable[int],
-        *,
-        outputs: Iterable[int] | None = None,
-        edits: tuple[Edit, ...] = (),
-    ) -> Candidate:
+    def candidate(self, nodes: Iterable[int], edits: tuple[Edit, ...] = ()) -> Candidate:
         """The cut of these nodes, with the outputs of earlier culprits patched wherever they are
         made inside.
 
@@ -57,7 +51,7 @@ class Inquiry(msgspec.Struct, frozen=True):
         ids = frozenset(nodes)
         patches = frozenset(ranges.decode(self.findings.patches))
         judged, severed = cut_patches(self.index, self.everything, patches, ids)
-        return self.cut(ids, judged if outputs is None else outputs, severed, edits)
+        return self.cut(ids, judged, severed, edits)
 
     def cut(
         self,
@@ -105,23 +99,11 @@ class Inquiry(msgspec.Struct, frozen=True):
             else self
         )
 
-    def knowing(self, findings: Findings) -> "Inquiry":
-        """The same questions with other findings, of the same failure."""
-        return msgspec.structs.replace(self, findings=findings)
-
-    def whole(
-        self,
-        samples: tuple[str, ...],
-        *,
-        patches: Iterable[int] | None = None,
-        keep: Iterable[int] | None = None,
-        righted: Iterable[int] | None = None,
-        engine: str = "",
-        **rest: object,
+    def kept(
+        self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object
     ) -> Measure:
-        """The whole model on the engine, on these samples, run as often as a verdict needs. Earlier
-        culprits are cured unless ``patches`` (tensors fed with reference values), ``keep`` (nodes
-        in FP32) and ``righted`` (nodes that the reference computes) say otherwise."""
+        """The whole model on these samples with these nodes in FP32, and nothing else cured, run as
+        often as a verdict needs."""
         looks = 1 if engine == self.ctx.reference else self.findings.looks
         probe = Measure(
             model=self.findings.model,
@@ -129,30 +111,17 @@ class Inquiry(msgspec.Struct, frozen=True):
             samples=samples,
             engine=engine or self.ctx.engine,
             reference=self.ctx.reference,
-            candidate=Candidate(
-                severed=self.findings.patches if patches is None else ranges.encode(patches)
-            ),
-            keep=self.findings.keep if keep is None else ranges.encode(keep),
-            righted=self.findings.righted if righted is None else ranges.encode(righted),
+            candidate=Candidate(severed=ranges.encode(())),
+            keep=ranges.encode(keep),
+            righted=ranges.encode(()),
             runs=looks,
             exclusive=looks > 1,
         )
         return msgspec.structs.replace(probe, **rest)
 
-    def kept(
-        self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object
-    ) -> Measure:
-        """The whole model with these nodes in FP32, and nothing else cured."""
-        return self.whole(samples, patches=(), keep=keep, righted=(), engine=engine, **rest)
-
     def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
         """The whole model as it is, nothing cured."""
         return self.kept(samples, (), engine=engine, **rest)
-
-    def verdict(self, measurement: Measurement) -> Verdict:
-        if self.ctx.check:
-            return judge_check(measurement, self.criterion)
-        return judge(measurement, self.criterion, self.signature)
 
     def row(self, measurement: Measurement) -> SampleResult:
         """The result of the row that the signature was locked on, of a feed whose rows are told
@@ -168,9 +137,6 @@ class Inquiry(msgspec.Struct, frozen=True):
     def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
         """Names for people: see ``GraphIndex.shown_names``."""
         return tuple(self.index.shown_names[n] for n in nodes)
-
-    def ops(self, nodes: Iterable[int]) -> tuple[str, ...]:
-        return tuple(self.index.nodes[n].op for n in nodes)
 
 
 def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:

@@ -194,11 +194,11 @@ def make_case(ask: Inquiry, settled: Settled, *, minimal: bool, found_by: str) -
     nodes = question.nodes or frozenset()
     _, leaves = ask.index.boundary(nodes)
     return Case(
-        candidate=ask.candidate(nodes, edits=question.edits),
+        candidate=ask.candidate(nodes, question.edits),
         sample=ask.findings.sample,
         nodes=ask.names(sorted(nodes)),
         node_ids=ranges.encode(nodes),
-        ops=ask.ops(sorted(nodes)),
+        ops=tuple(ask.index.nodes[n].op for n in sorted(nodes)),
         inputs=tuple(ask.index.tensors[t].name for t in ask.fed(nodes)),
         outputs=tuple(ask.index.tensors[t].name for t in leaves),
         own=first.own,

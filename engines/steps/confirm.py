@@ -96,7 +96,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     findings = yield from prepare_findings(ctx)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     case, files = yield from _find_case(ask)
-    ask = ask.knowing(msgspec.structs.replace(findings, case=case))
+    ask = msgspec.structs.replace(ask, findings=msgspec.structs.replace(findings, case=case))
     oracle, there = make_oracle(ask), ask.of(case.engine)
     seen: Seen = yield from confirm_in_fresh_builds(there, case, params.repeats)
     case, said = seen.culprit.case, f"{seen.culprit.evidence}{say_ordered(ctx, case)}"

@@ -134,7 +134,7 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     findings = yield from prepare_findings(ctx)
     given: Inquiry = yield from open_inquiry(ctx, findings)
     findings = yield from find_cheap_engine(ctx, findings)
-    given = given.knowing(findings)
+    given = msgspec.structs.replace(given, findings=findings)
     look: _Look = yield from _look(ask_cheaply(given), params)
     if findings.cheap and not look.seen.failing:
         # The cheap engine's kernels are others: watching may cure these and not the engine's own.

@@ -76,7 +76,7 @@ def _watch_runs(
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
         marks = ranges.encode(batch)
         m = yield from asked(
-            ask.whole((ask.findings.sample,), marks=marks, runs=runs, exclusive=True)
+            ask.plain((ask.findings.sample,), marks=marks, runs=runs, exclusive=True)
         )
         if m.status != "ok":
             continue

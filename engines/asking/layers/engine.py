@@ -13,6 +13,8 @@ from narrowdown.engines.compare.criterion import Signature, Verdict
 from narrowdown.engines.compare.judge import (
     SHARE,
     badness,
+    judge,
+    judge_check,
     judge_cured,
     judge_shrunk,
     judge_whole,
@@ -109,8 +111,10 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         verdict = _judge_simpler(inquiry, question.like, m)
     elif whole:
         verdict = judge_cured(m, rule, inquiry.signature)
+    elif inquiry.ctx.check:
+        verdict = judge_check(m, rule)
     else:
-        verdict = inquiry.verdict(m)
+        verdict = judge(m, rule, inquiry.signature)
     told = m.status == "ok" and bool(m.results)
     alone = find_worst_scores(inquiry, m) if question.alone else {}
     return Answer(
