@@ -105,8 +105,8 @@ class _Totals:
             self.add_to_front(apart, relative)
         return relative
 
-    def add_floats(self, x: Floats, y: Floats, coarse: np.dtype) -> None:
-        """Take in finite values and their reference; ``coarse``: the type whose last place
+    def add_floats(self, x: Floats, y: Floats, precision: tuple[float, int]) -> None:
+        """Take in finite values and their reference; ``precision``: that whose last place
         counts."""
         with np.errstate(over="ignore"):
             apart = np.minimum(np.abs(x - y), HUGE)
@@ -118,7 +118,7 @@ class _Totals:
         gone = size[(x == 0) & (size > 0)]
         self.vanished += gone.size
         self.vanished_max = max(self.vanished_max, float(gone.max(initial=0.0)))
-        tiny, digits = _precision(coarse)
+        tiny, digits = precision
         last_places = np.ldexp(1.0, np.frexp(np.maximum(size, tiny))[1] - 1 - digits)
         with np.errstate(over="ignore"):
             self.ulp = max(self.ulp, float(np.max(apart / last_places)))
@@ -247,25 +247,21 @@ def _outwards(value: float) -> float:
 
 
 @functools.cache
-def _precision(dtype: np.dtype) -> tuple[float, int]:
-    """(smallest normal number, digits of the mantissa without the leading one). Raises
-    ``ValueError`` for no float type."""
-    info = ml_dtypes.finfo(dtype)
+def _precision(dtype: np.dtype) -> tuple[float, int] | None:
+    """(smallest normal number, digits of the mantissa without the leading one); None of no float
+    type."""
+    try:
+        info = ml_dtypes.finfo(dtype)
+    except (ValueError, TypeError):
+        return None
     return float(info.smallest_normal), int(info.nmant)
 
 
-def _coarser(a: np.dtype, b: np.dtype) -> np.dtype:
-    floats = [d for d in (a, b) if _floating(d)]
-    return min(floats, key=lambda d: _precision(d)[1], default=np.dtype(np.float32))
-
-
-@functools.cache
-def _floating(dtype: np.dtype) -> bool:
-    try:
-        ml_dtypes.finfo(dtype)
-    except (ValueError, TypeError):
-        return False
-    return True
+def _coarser(a: np.dtype, b: np.dtype) -> tuple[float, int]:
+    """The precision of the type with fewer digits; float32's where neither is a float."""
+    known = [found for dtype in (a, b) if (found := _precision(dtype))]
+    usual = np.finfo(np.float32)
+    return min(known, key=lambda found: found[1], default=(float(usual.tiny), int(usual.nmant)))
 
 
 def _textual(x: np.ndarray) -> bool:

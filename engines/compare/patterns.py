@@ -12,15 +12,12 @@ from pathlib import Path
 
 SECONDS = 5  # of the processor, a search; what people write takes a thousandth
 _LONG = frozenset("*+?{|")  # without one of these a search takes as long as the text is
-_endless: set[str] = set()  # not tried again by this process
 
 
 @functools.lru_cache(maxsize=32)
 def is_found(pattern: str, text: str) -> bool | None:
     """Whether the pattern is somewhere in the text; None where that could not be told in time, or
     it is no pattern. Raises ``OSError`` where no process can be started."""
-    if pattern in _endless:
-        return None
     if not _LONG & set(pattern):
         try:
             return re.search(pattern, text) is not None
@@ -31,10 +28,7 @@ def is_found(pattern: str, text: str) -> bool | None:
     with Path(os.devnull).open("ab") as nothing:
         started = processes.start(Path(__file__), [], Path("/"), nothing, pipes=True)
         started.communicate(json.dumps([pattern, text]).encode())
-    if (found := {10: True, 11: False}.get(started.returncode)) is not None:
-        return found
-    _endless.add(pattern)
-    return None
+    return {10: True, 11: False}.get(started.returncode)
 
 
 def main() -> int:

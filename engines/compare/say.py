@@ -1,11 +1,11 @@
 """Errors as the sentences of steps say them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import OTHER_SHAPE, badness, limit, margin, places, use_up
-from narrowdown.engines.probe import HUGE, SampleResult
+from narrowdown.engines.compare.judge import OTHER_SHAPE, limit, margin
+from narrowdown.engines.probe import HUGE
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
 # Chosen.
@@ -38,18 +38,6 @@ def say_part(error: float | None, metric: str, places: Sequence[int]) -> str:
     if not wrong:
         return wrong_by(error, metric)
     return "wrong in its one value" if of == 1 else f"wrong in {wrong:,} of {of:,} values"
-
-
-def say_worst(results: Iterable[SampleResult], criterion: Criterion) -> str:
-    """What the worst output is wrong by, in the words of ``say_part``; ``no difference``."""
-    scores = [score for result in results for score in result.outputs]
-    if not scores:
-        return wrong_by(None)
-    worst = max(scores, key=lambda score: use_up(score, criterion))
-    error = badness(worst, criterion)
-    if worst.problem:
-        return UNLIKE.get(worst.problem, worst.problem)
-    return say_part(error, criterion.metric, places(worst, criterion)) if error else "no difference"
 
 
 def say_amount(error: float, metric: str) -> str:

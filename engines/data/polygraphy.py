@@ -152,16 +152,9 @@ def _read_json(path: Path) -> Any:
         )
     except OSError as error:
         raise InputProblem(f"'{path.name}' cannot be read: {error.strerror or error}.") from error
-    except json.JSONDecodeError as error:
-        raise InputProblem(
-            f"'{path.name}' is not JSON: {error.msg} in line {error.lineno}."
-        ) from error
-    except UnicodeDecodeError as error:
-        raise InputProblem(f"'{path.name}' is not JSON: it is not UTF-8 text.") from error
-    except ValueError as error:  # Python reads whole numbers of so many digits alone
-        raise InputProblem(f"'{path.name}' holds a number of too many digits.") from error
-    except RecursionError as error:
-        raise InputProblem(f"'{path.name}' is nested too deeply to be an inputs file.") from error
+    except (ValueError, RecursionError) as error:  # too deep, no UTF-8, or of too many digits, too
+        said = str(error)[:200].rstrip(".")
+        raise InputProblem(f"'{path.name}' is not JSON that can be read: {said}.") from error
     except _Undecodable as error:
         raise InputProblem(f"'{path.name}' {error}") from error
 

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import names, plain_outputs, schema, splice
@@ -24,7 +24,7 @@ CONTROL = frozenset({"If", "Loop", "Scan"})
 @dataclass(frozen=True)
 class Watched:
     """What tells how a node ran: the tensor ``name`` of the watched model. Of an If its condition,
-    of a Loop how many iterations it ran, of a Scan what it walks along ``axis``."""
+    of a Loop the numbers of its iterations, of a Scan what it walks along ``axis``."""
 
     position: int
     name: str
@@ -70,7 +70,7 @@ def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto
         if node.op_type == "If":
             found.append(Watched(i, node.input[0]))
         elif node.op_type == "Loop":
-            found.append(Watched(i, _count_runs(graph, node, fresh)))
+            found.append(Watched(i, _list_runs(node, fresh)))
         else:
             walked, axes = (
                 schema.attribute_value(node, "num_scan_inputs"),
@@ -80,42 +80,23 @@ def watch_nodes(model: ModelProto, positions: Sequence[int]) -> tuple[ModelProto
     return result, found
 
 
-def _count_runs(graph: GraphProto, node: NodeProto, fresh: names.Fresh) -> str:
-    """Let the Loop count its iterations; returns the name of the count."""
+def _list_runs(node: NodeProto, fresh: names.Fresh) -> str:
+    """Let the Loop give the number of each iteration; returns the name of what holds them."""
     body = schema.attribute_value(node, "body")
-    node.input.extend([""] * (2 - len(node.input)))
-    carried = len(node.input) - 2
-    start, one = (
-        splice.add_weight(graph, np.array(value, np.int64), fresh(f"count_{value}"))
-        for value in (0, 1)
-    )
-    before, after, total = (
-        fresh(f"{node.name}__{word}") for word in ("before", "after", "iterations")
-    )
-    node.input.append(start)
-    body.input.append(helper.make_tensor_value_info(before, TensorProto.INT64, []))
-    body.node.append(helper.make_node("Add", [before, one], [after]))
-    outputs = [*body.output]
-    outputs.insert(1 + carried, helper.make_tensor_value_info(after, TensorProto.INT64, []))
-    del body.output[:]
-    body.output.extend(outputs)
+    number, numbers = (fresh(f"{node.name}__{word}") for word in ("number", "numbers"))
+    lacking = [""] * (len(body.output) - 1 - len(node.output))
+    body.node.append(helper.make_node("Identity", [body.input[0].name], [number]))
+    body.output.append(helper.make_value_info(number, body.input[0].type))
     # ONNX Runtime 1.31.1 dies of a Loop whose state is not asked for.
-    given = [
-        name or fresh(f"{total}_unread")
-        for name in (*node.output, *[""] * (carried - len(node.output)))
-    ]
-    given.insert(carried, total)
-    del node.output[:]
-    node.output.extend(given)
-    return total
+    given = [name or fresh(f"{numbers}_unread") for name in (*node.output, *lacking)]
+    node.output[:] = [*given, numbers]
+    return numbers
 
 
 def how_it_ran(node: NodeProto, value: Array, axis: int) -> int:
     """How the node ran, by the value that was watched: 0 or 1 for the else or then branch, else the
     number of iterations."""
-    if node.op_type == "Scan":
-        return int(value.shape[axis])
-    return int(bool(value.reshape(-1)[0])) if node.op_type == "If" else int(value.reshape(-1)[0])
+    return int(bool(value.reshape(-1)[0])) if node.op_type == "If" else int(value.shape[axis])
 
 
 def open_nodes(

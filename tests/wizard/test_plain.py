@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.say import say_worst
 from narrowdown.engines.probe import (
     Candidate,
     LoadInputs,
@@ -357,9 +355,6 @@ def test_what_has_no_values_to_compare_is_no_output_without_a_difference(
     beside, bad = Score("y", rel_l2=0.142), Score("z", problem=problem)
     runs = ((SampleResult("real:0", (beside,)),), (SampleResult("real:0", (Score("y"), bad)),))
     assert say_measurement(Measurement(runs=runs, results=runs[0])) == said
-    assert say_worst([SampleResult("real:0", (bad,))], Criterion()) == said, (
-        "once there is a tolerance"
-    )
 
 
 def test_nothing_is_said_twice() -> None:

@@ -21,7 +21,7 @@ from narrowdown.engines.compare.judge import (
     use_up,
     worst,
 )
-from narrowdown.engines.compare.say import say_amount, say_most, say_part, say_worst
+from narrowdown.engines.compare.say import say_amount, say_most, say_part
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score
 
 RULE = Criterion(tolerance=0.01)
@@ -83,10 +83,7 @@ def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:
         (1, 168),
         (1, 168),
     )
-    assert (
-        say_worst([SampleResult("real:0", (off(0.5, "x"), code))], RULE)
-        == "wrong in 1 of 168 values"
-    )
+    assert say_part(1.0, "rel_l2", places(code, RULE)) == "wrong in 1 of 168 values"
     for plain in (
         off(0.5),
         Score("y", exact=True, equal=True),
