@@ -18,7 +18,6 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Signature
@@ -32,12 +31,12 @@ from narrowdown.engines.search.kept import Cure
 from narrowdown.engines.search.unseen import (
     Determined,
     add_made,
-    count_determined,
     count_wanted,
     find_worst,
     list_failing,
     restrict,
     say_tried,
+    try_made,
 )
 from narrowdown.engines.search.whole import (
     keep_rate,
@@ -104,17 +103,15 @@ def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
     if m.status != "ok":
         return Cure(f"With If, Loop and Scan fixed it is refused, too: {m.message}")
     tried = m if here else same
-    wrong = list_failing(tried, rule)
     first = {
         s for s in by_sample(tried) if s.partition("/")[0] == findings.sample.partition("/")[0]
     }
-    if first.intersection(wrong):
+    if first.intersection(list_failing(tried, rule)):
         off = wrong_by(find_worst(restrict(tried, first), rule), rule.metric)
         return Cure(f"With If, Loop and Scan fixed it builds, and is {off}.")
+    run = put if here else partial(put, engine=ask.ctx.reference)
     others = restrict(tried, set(by_sample(tried)) - first)
-    given = add_made(Unseen(), Determined(others, tuple(wrong)), rule, plain=len(by_sample(others)))
-    given = msgspec.structs.replace(given, given=sum(map(is_given, by_sample(others))))
-    unseen: Unseen = yield from _try_near(ask, put, model, tried, given)
+    unseen: Unseen = yield from _try_others(ask, model, run, others, len(tried.results))
     error = max(find_worst(tried, rule), unseen.error)
     written = (
         f"worked-around.onnx is your model with plain nodes in their place: {_say_opened(made)}"
@@ -144,27 +141,23 @@ def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
     )
 
 
-def _try_near(
-    ask: Inquiry, put: Callable[..., Measure], model: str, given: Measurement, unseen: Unseen
+def _try_others(
+    ask: Inquiry, model: str, run: Callable[..., Measure], others: Measurement, rows: int
 ) -> Sub[Unseen]:
-    """With made samples that run in the same way; those that do not are none of its own."""
-    oracle, feeds = make_oracle(ask), {s.partition("/")[0] for s in by_sample(given)}
-    each = max(1, len(given.results) // max(1, len(feeds)))
-    near: Near = yield from oracle.near(count_wanted(given, unseen.n), 0, each)
-    if not near.feeds:
-        return unseen
-    watched = yield from asked(
-        _unroll(ask, model, near.inputs, near.feeds, base=ask.findings.inputs)
-    )
-    alike = tuple(watched.facts.get("samples", ())) if watched.status == "ok" else ()
-    if not alike:
-        return unseen
-    yield Note(f"is it right on {len(alike)} made samples that run in the same way?")
-    engine = "" if ask.ctx.can("run", untold=True) else ask.ctx.reference
-    m = yield from asked(put(alike, inputs=near.inputs, engine=engine))
-    if m.status != "ok":
-        return unseen
-    made = yield from count_determined(oracle, near, m)
+    """How the file does on the other given samples, and on made ones that run in the same way."""
+    wrong = tuple(list_failing(others, ask.criterion))
+    n = len(by_sample(others))
+    unseen = add_made(Unseen(), Determined(others, wrong), ask.criterion, plain=n)
+    unseen = msgspec.structs.replace(unseen, given=sum(map(is_given, by_sample(others))))
+
+    def run_alike(inputs: str, feeds: tuple[str, ...]) -> Sub[Measurement]:
+        watched = yield from asked(_unroll(ask, model, inputs, feeds, base=ask.findings.inputs))
+        alike = tuple(watched.facts.get("samples", ()))
+        if watched.status != "ok" or not alike:
+            return Measurement(status="unsupported")
+        return (yield from asked(run(alike, inputs=inputs)))
+
+    _, made = yield from try_made(make_oracle(ask), run_alike, count_wanted(others, n), rows)
     return add_made(unseen, made, ask.criterion, plain=len(by_sample(made.counted)))
 
 

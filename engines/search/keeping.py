@@ -10,7 +10,7 @@ from narrowdown.engines.asking import Amount, Count, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole
-from narrowdown.engines.findings import Findings, Unseen
+from narrowdown.engines.findings import Unseen
 from narrowdown.engines.graph.quantized import find_layers
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.alone import rank_alone
@@ -86,10 +86,12 @@ class _Keeping:
         likely: NodeSet = yield from self._list_likely()
         # In the order in which they were given: a set of names has another one in each process.
         deciding = [s for s in by_sample(plain) if s in sets.seen]
+        # What cures the samples that the culprits were found on cures most.
+        hardest = (*(c.case.sample for c in ask.findings.culprits), ask.findings.sample)
         hunt = Hunt(
             sets,
             (yield from allow(sets, deciding)),
-            list_hardest(ask.findings),
+            tuple(dict.fromkeys(hardest)),
             self.params.budget,
             lambda: self._rank(order),
         )
@@ -217,9 +219,3 @@ def allow(sets: KeptSets, samples: Sequence[str]) -> Sub[dict[str, float]]:
     known = used or {}
     # In their own order, which says what is asked about first.
     return {s: tight if known[s] <= tight else 1.0 for s in samples if known.get(s, 2.0) <= 1}
-
-
-def list_hardest(findings: Findings) -> tuple[str, ...]:
-    """The samples that the culprits were found on: what cures them cures most."""
-    found = (*(c.case.sample for c in findings.culprits), findings.sample)
-    return tuple(dict.fromkeys(found))

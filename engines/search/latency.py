@@ -4,7 +4,7 @@ import msgspec
 
 from narrowdown.engines.asking import Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.probe import Measure
 
 # Runs, of which the middle one counts. A run of 0.05 ms, timed so eight times beside other work
 # (load 6), took 0.049 to 0.054; the mean of ten was up to 2.3, where the system had held up one of
@@ -22,7 +22,7 @@ def time_run(ask: Inquiry, probe: Measure) -> Sub[float | None]:
             probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True, save=""
         )
     )
-    return seconds_of_run(took) if took.status == "ok" else None
+    return took.median_seconds or None
 
 
 def measure_seconds(ask: Inquiry, changed: Measure) -> Sub[tuple[float | None, float | None]]:
@@ -30,12 +30,6 @@ def measure_seconds(ask: Inquiry, changed: Measure) -> Sub[tuple[float | None, f
     before: float | None = yield from time_run(ask, ask.plain(changed.samples))
     after: float | None = yield from time_run(ask, changed)
     return after, before
-
-
-def seconds_of_run(m: Measurement) -> float | None:
-    """Seconds of one of ``TIMED`` runs; None where nothing ran. In sessions of before the mean
-    stands for the middle one."""
-    return m.median_seconds or (m.run_seconds / TIMED if m.run_seconds > 0 else None)
 
 
 def say_seconds(after: float | None, before: float | None) -> str:

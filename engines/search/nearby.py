@@ -9,19 +9,14 @@ right on all of both. So what made ones show is worth telling, and is no verdict
 what the user's samples are. That they show nothing says nothing.
 """
 
-import math
-
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.inquiry import make_inquiry
-from narrowdown.engines.asking.near import Near
-from narrowdown.engines.asking.oracle import FAILURE, Oracle, make_oracle
+from narrowdown.engines.asking.oracle import FAILURE, make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import by_sample
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement, is_given
-from narrowdown.engines.search.unseen import GIVEN, WANTED, Ask, Determined, count_determined
-
-NOTHING = Determined(Measurement())
+from narrowdown.engines.search.unseen import GIVEN, NONE_MADE, WANTED, Determined, try_made
 
 
 def try_nearby(model: WholeModel, m: Measurement, seconds: float) -> Sub[Determined]:
@@ -33,10 +28,10 @@ def try_nearby(model: WholeModel, m: Measurement, seconds: float) -> Sub[Determi
     run = m.run_seconds / len(samples)
     most = int((seconds - m.build_seconds) / run) if run > 0 else WANTED
     if not 0 < len(rows) < WANTED or most < GIVEN:
-        return NOTHING
+        return NONE_MADE
     index: GraphIndex | None = yield from model.describe()
     if index is None:
-        return NOTHING
+        return NONE_MADE
     oracle = make_oracle(make_inquiry(model.ctx, model.findings, index, FAILURE))
 
     def ask(inputs: str, feeds: tuple[str, ...]) -> Sub[Measurement]:
@@ -44,16 +39,3 @@ def try_nearby(model: WholeModel, m: Measurement, seconds: float) -> Sub[Determi
 
     _, found = yield from try_made(oracle, ask, min(WANTED, most), len(rows))
     return found
-
-
-def try_made(oracle: Oracle, ask: Ask, wanted: int, rows: int) -> Sub[tuple[Near, Determined]]:
-    """So many samples near the user's, which have so many ``rows``, and what ``ask`` gives on them.
-    Nothing where none can be made or run."""
-    near: Near = yield from oracle.near(wanted, 0, math.ceil(rows / len(oracle.feeds)))
-    if not near.feeds:
-        return near, NOTHING
-    yield Note(f"the same on {len(near.feeds)} samples that are made near yours")
-    made: Measurement = yield from ask(near.inputs, near.feeds)
-    if made.status != "ok" or made.assumed:
-        return near, NOTHING
-    return near, (yield from count_determined(oracle, near, made))

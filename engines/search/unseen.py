@@ -37,6 +37,9 @@ class Determined(msgspec.Struct, frozen=True):
     loose: frozenset[str] = frozenset()
 
 
+NONE_MADE = Determined(Measurement())  # where none could be made or run
+
+
 class Basis(msgspec.Struct, frozen=True):
     """What is known of the user's samples. ``plain``: the model's measurement as it is; ``held``:
     those that were set apart; ``scale``: beside what a value is nearly nothing (``find_scale``);
@@ -177,21 +180,36 @@ def try_unseen(
     bare = list_failing(restrict(plain, by_sample(apart.counted)), rule)
     unseen = add_made(Unseen(joined=joined), apart, rule, plain=len(bare))
     unseen = msgspec.structs.replace(unseen, given=unseen.n)
-    each = math.ceil(len(plain.results) / max(1, len(oracle.feeds)))
-    near: Near = yield from oracle.near(count_wanted(plain, len(basis.held)), batch, each)
-    if not near.feeds:
-        return Tried(unseen, apart.missed)
-    yield Note(f"does it hold on {len(near.feeds) * each} samples that it was not made on?")
-    m: Measurement = yield from question(near.inputs, near.feeds)
-    if m.status != "ok":
-        return Tried(unseen, apart.missed)
-    made: Determined = yield from count_determined(oracle, near, m, basis.scale)
-    return Tried(
-        add_made(unseen, made, rule, plain=0),
-        (*apart.missed, *made.missed),
-        near,
-        tuple(by_sample(made.counted)),
+    wanted = count_wanted(plain, len(basis.held))
+    near, made = yield from try_made(
+        oracle, question, wanted, len(plain.results), batch, basis.scale
     )
+    unseen = add_made(unseen, made, rule, plain=0)
+    return Tried(unseen, (*apart.missed, *made.missed), near, tuple(by_sample(made.counted)))
+
+
+def try_made(
+    oracle: Oracle,
+    question: Ask,
+    wanted: int,
+    rows: int,
+    batch: int = 0,
+    scale: Mapping[str, float] = NOTHING,
+) -> Sub[tuple[Near, Determined]]:
+    """So many samples near the user's, which have so many ``rows``, and what ``question`` gives on
+    those of them that are determined: a picture of nothing says nothing of a workaround. Nothing
+    where none can be made or run. ``scale``: beside what a value is nearly nothing."""
+    rule, basis = oracle.criterion, Basis(scale=scale)
+    near: Near = yield from oracle.near(wanted, batch, math.ceil(rows / max(1, len(oracle.feeds))))
+    if not near.feeds:
+        return near, NONE_MADE
+    yield Note(f"the same on {len(near.feeds)} samples that are made near yours")
+    m: Measurement = yield from question(near.inputs, near.feeds)
+    if m.status != "ok" or m.assumed:
+        return near, NONE_MADE
+    over = tell_apart(m, rule, basis).missed
+    noise: Mapping[str, float] = yield from measure_noise(oracle, over, near.inputs)
+    return near, tell_apart(m, rule, msgspec.structs.replace(basis, noise=noise))
 
 
 def count_plain(oracle: Oracle, tried: Tried) -> Sub[Unseen]:
@@ -204,17 +222,6 @@ def count_plain(oracle: Oracle, tried: Tried) -> Sub[Unseen]:
     known = restrict(plain, tried.counted) if plain.status == "ok" else Measurement()
     failing = len(list_failing(known, oracle.criterion))
     return msgspec.structs.replace(unseen, plain=unseen.plain + failing)
-
-
-def count_determined(
-    oracle: Oracle, near: Near, m: Measurement, scale: Mapping[str, float] = NOTHING
-) -> Sub[Determined]:
-    """What the measurement of the made samples says of the determined ones among them: a picture of
-    nothing says nothing of a workaround."""
-    rule, basis = oracle.criterion, Basis(scale=scale)
-    over = tell_apart(m, rule, basis).missed
-    noise: Mapping[str, float] = yield from measure_noise(oracle, over, near.inputs)
-    return tell_apart(m, rule, msgspec.structs.replace(basis, noise=noise))
 
 
 def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:

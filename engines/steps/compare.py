@@ -30,8 +30,9 @@ from narrowdown.engines.search.determined import find_random
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.search.intermittent import Runs, run_again
-from narrowdown.engines.search.nearby import NOTHING, try_nearby
+from narrowdown.engines.search.nearby import try_nearby
 from narrowdown.engines.search.statistics import binomial_interval, say_ruled_out
+from narrowdown.engines.search.unseen import NONE_MADE
 from narrowdown.engines.search.whole import (
     list_failing,
     lock_failure,
@@ -136,7 +137,7 @@ def _look_around(
     exact = model.rule.precision == "fp32" and judge.get("precision") == "fp64"
     emulated = tried.heard.error if faultless.error is None and exact else faultless.error
     findings = msgspec.structs.replace(model.findings, emulated=emulated)
-    runs, failures, near = 1, int(findings.signature is not None), NOTHING
+    runs, failures, near = 1, int(findings.signature is not None), NONE_MADE
     if not tried.verdict and findings.signature is None:
         findings, runs, failures = yield from run_again(
             model.of(findings), params.look_again, m.run_seconds

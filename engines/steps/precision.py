@@ -31,7 +31,10 @@ class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     unseen: int = 0  # that it was not made on
     undetermined: int = 0  # samples not counted: too close to call
     error: float | None = None
+    tolerance: float = 0.0
     margin: float | None = None
+    cost: str = ""  # what it does to time or size, one phrase
+    message: str = ""
 
     def filled(self, cure: Workaround) -> Self:
         """The outcome with what is known of the workaround."""
@@ -49,6 +52,7 @@ class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
             undetermined=cure.undetermined + unseen.undetermined,
             error=cure.error if cure.error < HUGE else None,
             margin=cure.margin,
+            cost=cure.cost,
         )
 
 
@@ -56,7 +60,6 @@ class PrecisionOutcome(CureOutcome, frozen=True, kw_only=True):
     # not-enough: fails with every node kept; whole: passes only so
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     builds: int = 0
-    message: str = ""
 
 
 class KeptNode(msgspec.Struct, frozen=True):
@@ -77,6 +80,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     outcome = PrecisionOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         builds=kept.builds,
+        tolerance=ask.criterion.tolerance,
         message=say_kept(ask, kept),
     ).filled(kept.tried)
     found = kept.found

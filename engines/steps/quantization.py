@@ -64,11 +64,9 @@ class QuantizationOutcome(CureOutcome, frozen=True, kw_only=True):
     whole: int = 0  # nodes that cannot be left in float
     worst: str = ""  # the layer with the lowest SQNR alone
     worst_db: float | None = None  # its SQNR
-    tolerance: float = 0.0
     builds: int = 0
     weights: Literal["original", "dequantized"] = "dequantized"  # of the reference
     reference: str = ""  # the engine spec of the float model
-    message: str = ""
 
 
 # The search's bounds are those of precision.

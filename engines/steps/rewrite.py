@@ -46,10 +46,7 @@ class RewriteOutcome(CureOutcome, frozen=True, kw_only=True):
     changed: int = 0  # nodes that it changes
     tried: int = 0  # rewrites that found something to do
     left: int = 0  # rewrites that were not tried
-    tolerance: float = 0.0
     exact: float | None = None  # what the reference's own answer moves by
-    cost: str = ""  # what it does to time, one phrase
-    message: str = ""
 
 
 class RewriteParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -113,7 +110,6 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         what=find_rewrite(row.rewrite).says,
         changed=len(row.changed),
         exact=row.exact,
-        cost=best.cure.cost,
         message=say_cure(row, best.cure, known, ask.criterion),
     )
     beside = known is not None and known.holds

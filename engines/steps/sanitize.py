@@ -13,8 +13,7 @@ from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, Sanitize
-from narrowdown.engines.search.nearby import try_made
-from narrowdown.engines.search.unseen import GIVEN, add_made, count_wanted, say_tried
+from narrowdown.engines.search.unseen import GIVEN, add_made, count_wanted, say_tried, try_made
 from narrowdown.engines.search.whole import (
     keep_rate,
     list_failing,

@@ -65,11 +65,8 @@ class WorkaroundOutcome(CureOutcome, frozen=True, kw_only=True):
     outside: str = ""  # nodes that cure and lie beyond what is accused
     # samples that are right with the accused nodes in FP32 and nothing else
     accused_ok: int | None = None
-    tolerance: float = 0.0
-    cost: str = ""  # what it does to time or size, one phrase
     cause: str = "unknown"
     culprits: int | None = None  # with a minimal case
-    message: str = ""
 
 
 # 300 runs as in ``Runs``; the budget of precision.
@@ -222,7 +219,6 @@ def _sum_up(ask: Inquiry, chosen: Workaround | None, message: str) -> Workaround
         known=is_known(findings, chosen),
         outside=", ".join(chosen.outside),
         accused_ok=chosen.accused_ok if chosen.accused_ok >= 0 else None,
-        cost=chosen.cost,
     )
 
 
