@@ -14,23 +14,6 @@ NodeIds: TypeAlias = frozenset[int]
 Feed: TypeAlias = Literal["stored", "exact"]
 
 
-class How(msgspec.Struct, frozen=True):
-    """What the layers make of a question on its way to the engine; no search sets it. ``severed``:
-    tensors that are fed with reference values where they are made inside; ``keep``: nodes in FP32;
-    ``righted``: nodes that the reference computes; ``force``: choices that the build must make,
-    ``forbid``: those that it may not make; ``record``: it tells what it chose;
-    ``runs`` of one build, 0: none; ``exclusive``: nothing else runs meanwhile."""
-
-    severed: NodeIds = frozenset()
-    keep: str = ""
-    righted: str = ""
-    force: tuple[tuple[str, str], ...] = ()
-    forbid: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    record: bool = False
-    runs: int = 1
-    exclusive: bool = False
-
-
 class Fed(msgspec.Struct, frozen=True):
     """The whole model is fed these samples, each of which is told, in place of the one that the
     search works on. ``inputs``: digest of the inputs that hold them, "": the session's. ``runs`` of
@@ -51,17 +34,19 @@ class Question(msgspec.Struct, frozen=True):
     as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
     build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
     ``part``: the cut as a case holds it, in place of one that is made of ``nodes``; one that was made
-    simpler fails by the outputs of ``like``. ``fed``: other
-    samples than the one that the search works on. ``right``: tensors of the whole model that are
-    given their true values; ``keep``: nodes in FP32; ``righted``: nodes that the reference
-    computes; all beside what earlier culprits are cured by, unless ``uncured``. ``rewrite``: what is
-    done to the whole model, and where (``engines.graph.rewrites``). ``off``: what is
-    switched off in the engine; ``choose``: kernels that the build takes, by layer; ``avoid``: those
-    that it does not. ``feed``: values as the
-    engine would have stored them, or exactly. ``watch``: tensors whose
-    scores are wanted, too. ``build``: this fresh build alone; None: as many as a verdict needs.
-    ``save``: keep what was built under this name. ``reference``: of the reference, not the engine.
-    ``note``: what people are told where it has to be asked.
+    simpler fails by the outputs of ``like``. ``fed``: other samples than the one that the search
+    works on. ``right``: tensors that are given their true values where they are made; ``keep``:
+    nodes in FP32; ``righted``: nodes that the reference computes; all beside what earlier culprits
+    are cured by, unless ``uncured``. ``rewrite``: what is done to the whole model, and where
+    (``engines.graph.rewrites``). ``off``: what is switched off in the engine; ``choose``: kernels
+    that the build takes, by layer; ``avoid``: those that it does not. ``feed``: values as the engine
+    would have stored them, or exactly. ``watch``: tensors whose scores are wanted, too. ``build``:
+    this fresh build alone; None: as many as a verdict needs. ``save``: keep what was built under
+    this name. ``reference``: of the reference, not the engine. ``note``: what people are told where
+    it has to be asked.
+
+    What the layers alone set: ``record``: the build tells which kernels it chose; ``runs`` of it, 0:
+    none; ``exclusive``: nothing else runs meanwhile.
     """
 
     nodes: NodeIds | None = None
@@ -85,4 +70,6 @@ class Question(msgspec.Struct, frozen=True):
     save: str = ""
     reference: bool = False
     note: Note | None = None
-    how: How = How()
+    record: bool = False
+    runs: int = 1
+    exclusive: bool = False

@@ -24,7 +24,7 @@ def ask_checker(inquiry: Inquiry) -> Ask:
         if question.note is not None:
             yield question.note
         part = question.part or inquiry.cut(
-            question.nodes or frozenset(), question.outputs, question.how.severed
+            question.nodes or frozenset(), question.outputs, question.right
         )
         findings, ctx = inquiry.findings, inquiry.ctx
         check = Check(

@@ -34,7 +34,7 @@ OWN = 1.0
 
 
 def ask_engine(inquiry: Inquiry) -> Ask:
-    """Whatever the layers around it have left in ``Question.how`` goes into the probe."""
+    """Whatever the layers around it have made of the question goes into the probe."""
 
     def ask(question: Question) -> Sub[Answer]:
         if question.note is not None:
@@ -47,7 +47,7 @@ def ask_engine(inquiry: Inquiry) -> Ask:
 
 def phrase(inquiry: Inquiry, question: Question) -> Measure:
     """The probe that asks this of the engine, on the sample that the search works on."""
-    how, findings, ctx = question.how, inquiry.findings, inquiry.ctx
+    findings, ctx = inquiry.findings, inquiry.ctx
     candidate = _cut(inquiry, question)
     part, fed = question.nodes is not None, question.fed or Fed((findings.sample,))
     return Measure(
@@ -57,18 +57,18 @@ def phrase(inquiry: Inquiry, question: Question) -> Measure:
         engine=ctx.reference if question.reference else ctx.engine,
         reference=ctx.reference,
         candidate=candidate,
-        keep=how.keep,
-        righted=how.righted,
+        keep=ranges.encode(question.keep),
+        righted=ranges.encode(question.righted),
         marks=ranges.encode(question.watch),
         effect=part and not question.alone and not candidate.edits,
         effect_on=ranges.encode(inquiry.watched) if part else "",
-        runs=how.runs,
+        runs=question.runs,
         feed=question.feed,
         attempt=question.build or 0,
-        exclusive=how.exclusive,
-        force=dict(how.force),
-        forbid=dict(how.forbid),
-        record=how.record,
+        exclusive=question.exclusive,
+        force=dict(question.choose),
+        forbid=dict(question.avoid),
+        record=question.record,
         save=question.save,
         nudge=fed.nudge,
         rewrite=question.rewrite[0],
@@ -80,10 +80,10 @@ def _cut(inquiry: Inquiry, question: Question) -> Candidate:
     if question.part is not None:
         return question.part
     if question.nodes is None:
-        return Candidate(severed=ranges.encode(question.how.severed))
+        return Candidate(severed=ranges.encode(question.right))
     if question.alone:
         return sever_nodes(inquiry.index, question.nodes, question.outputs)
-    return inquiry.cut(question.nodes, question.outputs, question.how.severed, question.edits)
+    return inquiry.cut(question.nodes, question.outputs, question.right, question.edits)
 
 
 def sever_nodes(index: GraphIndex, nodes: Iterable[int], outputs: Iterable[int]) -> Candidate:
@@ -102,7 +102,7 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
     """What the measurement says of the question. Pure: a new tolerance is a new reading."""
     rule, whole = inquiry.criterion, question.nodes is None
     if whole:
-        m = unpatched(m, {inquiry.index.tensors[t].name for t in question.how.severed})
+        m = unpatched(m, {inquiry.index.tensors[t].name for t in question.right})
     if question.alone or question.fed is not None:
         verdict = judge_whole(m, rule)
     elif question.like is not None and question.part is not None:

@@ -18,8 +18,7 @@ def run_repeatedly(inner: Ask, runs: int) -> Ask:
             return inner(question)
         each = each or runs
         alone = each > 1 and not question.reference
-        how = msgspec.structs.replace(question.how, runs=each, exclusive=alone)
-        return inner(msgspec.structs.replace(question, how=how))
+        return inner(msgspec.structs.replace(question, runs=each, exclusive=alone))
 
     return ask
 

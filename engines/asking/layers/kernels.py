@@ -15,14 +15,7 @@ def choose_kernels(inner: Ask) -> Ask:
     the machine, as others would disturb its timing."""
 
     def ask(question: Question) -> Sub[Answer]:
-        how = msgspec.structs.replace(
-            question.how,
-            force=tuple(question.choose.items()),
-            forbid=tuple(question.avoid.items()),
-            record=True,
-            exclusive=True,
-        )
-        return inner(msgspec.structs.replace(question, how=how))
+        return inner(msgspec.structs.replace(question, record=True, exclusive=True))
 
     return ask
 
@@ -34,7 +27,6 @@ def force_tactics(inner: Ask, tactics: Mapping[str, str]) -> Ask:
     def ask(question: Question) -> Sub[Answer]:
         if question.reference or question.fed is not None:  # that is the model as it is built
             return inner(question)
-        how = msgspec.structs.replace(question.how, force=tuple(tactics.items()))
-        return inner(msgspec.structs.replace(question, how=how))
+        return inner(msgspec.structs.replace(question, choose=tactics))
 
     return ask

@@ -22,18 +22,18 @@ def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collec
             return inner(question)
         before = Findings() if question.uncured else findings
         patches = frozenset(ranges.decode(before.patches))
-        how = msgspec.structs.replace(
-            question.how,
-            keep=ranges.encode(question.keep.union(ranges.decode(before.keep))),
-            righted=ranges.encode(question.righted.union(ranges.decode(before.righted))),
+        outputs, right = question.outputs, patches | question.right
+        if question.nodes is not None and not question.alone:
+            judged, right = cut_patches(index, live, patches, question.nodes)
+            outputs = outputs or judged
+        cured = msgspec.structs.replace(
+            question,
+            outputs=outputs,
+            right=right,
+            keep=question.keep.union(ranges.decode(before.keep)),
+            righted=question.righted.union(ranges.decode(before.righted)),
         )
-        if question.nodes is not None and patches and not question.alone:
-            outputs, severed = cut_patches(index, live, patches, question.nodes)
-            how = msgspec.structs.replace(how, severed=severed)
-            question = msgspec.structs.replace(question, outputs=question.outputs or outputs)
-        if question.nodes is None:
-            how = msgspec.structs.replace(how, severed=patches | question.right)
-        return inner(msgspec.structs.replace(question, how=how))
+        return inner(cured)
 
     return ask
 

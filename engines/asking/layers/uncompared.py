@@ -30,7 +30,6 @@ def only_build(inner: Ask) -> Ask:
             return unknown("unsupported", "what does not build has no values")
         if question.fed is not None:
             return (yield from inner(question))
-        how = msgspec.structs.replace(question.how, runs=0)
-        return (yield from inner(msgspec.structs.replace(question, how=how)))
+        return (yield from inner(msgspec.structs.replace(question, runs=0)))
 
     return ask
