@@ -23,8 +23,7 @@ class Answer(msgspec.Struct, frozen=True):
     are put into the reference run; None where not measured. ``places``: of whole numbers, those
     that are wrong and all, for own and effect. ``reach``: the effect in the worst run, 0 where it is
     within what is allowed. ``lost``: what was fed holds values that the engine cannot store.
-    ``errors``: of each output that is over its limit, by
-    name; ``signature``: what this part's own failure looks like. ``scores``: of what was
+    ``signature``: what this part's own failure looks like. ``scores``: of what was
     watched, and of nodes side by side.
     ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer.
     ``measured``: all of it, for whoever tells samples apart; not ok where nothing was. ``probes``:
@@ -40,7 +39,6 @@ class Answer(msgspec.Struct, frozen=True):
     effect_places: tuple[int, int] = (0, 0)
     reach: float = 0.0
     lost: bool = False
-    errors: Mapping[str, float] = {}
     signature: Signature | None = None
     scores: Mapping[str, Score] = {}
     files: Mapping[str, str] = {}

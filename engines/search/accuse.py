@@ -19,7 +19,7 @@ from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search.alone import MOST
+from narrowdown.engines.search.alone import MOST, Added
 from narrowdown.engines.search.evidence import FAULTLESS
 
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a
@@ -51,11 +51,6 @@ class Accused(msgspec.Struct, frozen=True):
     suspects: tuple[Suspect, ...]
     verdicts: dict[int, str]
     left: int
-
-
-Added = Mapping[
-    int, tuple[Score, Score | None]
-]  # tensor id -> the score of its node alone, fed as stored and exactly
 
 
 def accuse(

@@ -10,8 +10,6 @@ whatever part is cut out is refused, and a search would name whichever node it h
 last.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
@@ -91,9 +89,8 @@ def say_kept_along(others: Alike) -> str:
     )
 
 
-# Nodes that are tried alone, each of an operator of its own, spread over the model. Chosen, not
-# measured: a reason that lies in one operator spares the others, so two could do; four cost a build
-# of one node each.
+# Nodes that are tried alone, each of an operator of its own. Chosen, not measured: a reason that lies
+# in one operator spares the others, so two could do; four cost a build of one node each.
 TRIED = 4
 
 
@@ -102,20 +99,12 @@ def refused_alike(oracle: Oracle) -> Sub[tuple[str, ...]]:
     is not, or where the model has too few operators to tell."""
     index = oracle.index
     yield Note("is any part of it taken?")
-    chosen = [oracle.live[at] for at in choose_nodes([index.nodes[n].op for n in oracle.live])]
+    first = {index.nodes[n].op: n for n in reversed(oracle.live)}
+    chosen = sorted(first.values())[:TRIED]
     if len(chosen) == 1:
         return ()
     for node in chosen:
         answer: Answer = yield from oracle.ask(Question(frozenset({node})))
         if not answer.fails:
             return ()
-    return tuple(index.shown_names[node] for node in chosen)
-
-
-def choose_nodes(ops: Sequence[str]) -> tuple[int, ...]:
-    """Positions of at most ``TRIED`` nodes of as many operators: the first of each, spread over the
-    operators there are."""
-    nodes = [ops.index(op) for op in dict.fromkeys(ops)]
-    if len(nodes) <= TRIED:
-        return tuple(nodes)
-    return tuple(nodes[i * (len(nodes) - 1) // (TRIED - 1)] for i in range(TRIED))
+    return oracle.names(chosen)

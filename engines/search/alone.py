@@ -1,17 +1,29 @@
 """What each node is wrong by alone, fed reference values, all in one build; and whether one of them
 is most of a failure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
-from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.compare.judge import badness, over
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.probe import Score
 from narrowdown.engines.search.search import Trials
-from narrowdown.engines.search.watchable import BATCH_BYTES, UNWATCHED, pack_batches, split_markable
+from narrowdown.engines.search.watchable import (
+    BATCH_BYTES,
+    UNWATCHED,
+    Packing,
+    pack_batches,
+    split_markable,
+)
 
+# Tensor id -> the score of its node alone, fed as stored and exactly.
+Added: TypeAlias = Mapping[int, tuple[Score, Score | None]]
 # Nodes that are run side by side, each alone, in one build: every one brings inputs and outputs of
 # its own, and what ONNX Runtime takes to build grows with the square of these (5,000 nodes: 2 s;
 # 10,000: 9 s; 20,000: 110 s).
@@ -22,16 +34,31 @@ MOST = 0.6
 FEW = 4  # nodes that are asked about; each is a question that halving asks ten of
 
 
-def pack_alone(
-    index: GraphIndex, outputs: Sequence[int], limit_bytes: int
-) -> list[tuple[int, ...]]:
-    """Of these tensors those whose node can run alone, in batches for a build each."""
-    fed = [
-        t
-        for t in outputs
-        if index.tensors[t].producer >= 0 and _can_be_fed(index, index.tensors[t].producer)
-    ]
-    return pack_batches(index, fed, limit_bytes, ALONE)
+def measure_alone(
+    oracle: Oracle, tensors: Iterable[int], packing: Packing, *, exactly: bool = False
+) -> Sub[Added]:
+    """Tensor id -> the score of its node alone, fed reference values as stored, and where it is
+    wanted exactly: all nodes of a batch in one build, with every edge between them severed. A batch
+    that cannot run is halved."""
+    index, live = oracle.index, frozenset(oracle.live)
+    outputs = [t for t in sorted({*tensors, *index.outputs}) if index.tensors[t].producer in live]
+    fed = [t for t in outputs if _can_be_fed(index, index.tensors[t].producer)]
+    added: dict[int, tuple[Score, Score | None]] = {}
+    todo = [(b, packing.splits) for b in pack_batches(index, fed, packing.bytes, ALONE)]
+    while todo:
+        batch, splits = todo.pop(0)
+        nodes = frozenset(index.tensors[t].producer for t in batch)
+        note = Note(f"{len(nodes)} nodes, each alone, fed reference values")
+        question = Question(nodes, outputs=batch, alone=True, note=note)
+        stored: Answer = yield from oracle.ask(question)
+        exact = Answer("unknown")
+        if exactly and stored.scores:
+            exact = yield from oracle.ask(msgspec.structs.replace(question, feed="exact"))
+        if not stored.scores:
+            todo[:0] = packing.halve(batch, splits)
+        for name, score in stored.scores.items():
+            added[index.by_name[name]] = (score, exact.scores.get(name))
+    return added
 
 
 def _can_be_fed(index: GraphIndex, node: int) -> bool:
@@ -43,39 +70,22 @@ def _can_be_fed(index: GraphIndex, node: int) -> bool:
     )
 
 
-def measure_alone(oracle: Oracle, note: Note) -> Sub[dict[str, Answer]]:
-    """Tensor name -> the answer that has what its node is wrong by alone; none of a node that cannot
-    run alone."""
-    index, live = oracle.index, frozenset(oracle.live)
-    outputs = [
-        t for t in (*split_markable(index)[0], *index.outputs) if index.tensors[t].producer in live
-    ]
-    found: dict[str, Answer] = {}
-    for batch in pack_alone(index, sorted(outputs), BATCH_BYTES):
-        nodes = frozenset(index.tensors[t].producer for t in batch)
-        answer: Answer = yield from oracle.ask(
-            Question(nodes, outputs=batch, alone=True, note=note)
-        )
-        found |= {index.tensors[t].name: answer for t in batch}
-    return found
+def _measure_nodes(oracle: Oracle, counts: Callable[[Score], bool]) -> Sub[dict[int, float]]:
+    """Node id -> the largest error of its outputs that count."""
+    markable, _ = split_markable(oracle.index)
+    added: Added = yield from measure_alone(oracle, markable, Packing(BATCH_BYTES, 0))
+    worst: dict[int, float] = {}
+    for t, (score, _) in added.items():
+        node = oracle.index.tensors[t].producer
+        error = badness(score, oracle.criterion) if counts(score) else 0.0
+        worst[node] = max(worst.get(node, 0.0), error)
+    return worst
 
 
 def rank_alone(oracle: Oracle) -> Sub[tuple[int, ...]]:
     """All nodes, what is wrong by the most alone first."""
-    found: dict[str, Answer] = yield from measure_alone(oracle, Note("what is each node wrong by?"))
-    scores = {name: answer.scores[name] for name, answer in found.items() if name in answer.scores}
-    own = {name: badness(score, oracle.criterion) for name, score in scores.items()}
-    by_node = _find_worst(oracle.index, own)
-    return tuple(sorted(range(len(oracle.index.nodes)), key=lambda n: -by_node.get(n, 0.0)))
-
-
-def _find_worst(index: GraphIndex, errors: Mapping[str, float]) -> dict[int, float]:
-    """Node id -> the largest error of its outputs."""
-    worst: dict[int, float] = {}
-    for name, error in errors.items():
-        node = index.tensors[index.by_name[name]].producer
-        worst[node] = max(worst.get(node, 0.0), error)
-    return worst
+    own: dict[int, float] = yield from _measure_nodes(oracle, lambda _: True)
+    return tuple(sorted(range(len(oracle.index.nodes)), key=lambda n: -own.get(n, 0.0)))
 
 
 def find_alone(trials: Trials) -> Sub[NodeIds | None]:
@@ -85,11 +95,10 @@ def find_alone(trials: Trials) -> Sub[NodeIds | None]:
     Others may fail together where it is: halving takes the first crowd whose small errors come to
     more than is allowed."""
     oracle, live = trials.oracle, frozenset(trials.oracle.live)
-    note = Note("which nodes are wrong by themselves?")
-    found: dict[str, Answer] = yield from measure_alone(oracle, note)
-    over = {name: a.errors[name] for name, a in found.items() if name in a.errors}
-    own = _find_worst(oracle.index, over)
-    for n in sorted(own, key=lambda n: (-own[n], n))[:FEW]:
+    own: dict[int, float] = yield from _measure_nodes(
+        oracle, lambda score: over(score, oracle.criterion)
+    )
+    for n in sorted((n for n in own if own[n]), key=lambda n: (-own[n], n))[:FEW]:
         answer = yield from trials.test(frozenset((n,)))
         if answer.fails and (answer.effect or 0.0) > MOST * oracle.error:
             # A part that passes beside it: all the others, or, where these are fed what nobody can

@@ -6,8 +6,7 @@ points (``grow_cut``). One that only amplifies the rounding of its inputs is cut
 and fed exactly: then the part holds the whole cause and fails whatever its inputs are rounded to.
 
 Nodes that were seen to be most of the failure come first, as they are: a crowd that is grown around
-another one would hold them, too, and take its time. Where the engine has a cheap form it is asked
-first, and the engine as it was given about what it found.
+another one would hold them, too, and take its time.
 """
 
 from collections.abc import Sequence
@@ -17,12 +16,11 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Feed, NodeIds, Question
+from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.search.alone import MOST
 from narrowdown.engines.search.search import Trials, grow_cut, minimise
-from narrowdown.engines.search.smallest import ask_as_given
 
 
 class Isolated(msgspec.Struct, frozen=True):
@@ -37,16 +35,8 @@ class Isolated(msgspec.Struct, frozen=True):
 def isolate_first(
     oracle: Oracle, suspects: Sequence[Suspect], growth: int, most: int
 ) -> Sub[Isolated]:
-    """The first that fails alone on the engine as it was given, else why the last did not.
-    ``growth``: how often a cut is grown, to at most so many nodes."""
-    if oracle.cheap is not None:
-        found: Isolated = yield from isolate_first(oracle.cheap, suspects, growth, most)
-        if found.trials is not None:
-            there: Trials | None = yield from ask_as_given(oracle, found.trials, found.nodes)
-            if there is not None:
-                return msgspec.structs.replace(found, trials=there)
-        # There none fails alone, or one that is right on the engine as it was given.
-        oracle = msgspec.structs.replace(oracle, cheap=None)
+    """The first that fails alone, else why the last did not. ``growth``: how often a cut is grown,
+    to at most so many nodes."""
     last = Isolated()
     surely = ((suspect, 0) for suspect in suspects if _is_most(oracle, suspect))
     for suspect, times in (*surely, *((suspect, growth) for suspect in suspects)):
@@ -65,25 +55,23 @@ def _is_most(oracle: Oracle, suspect: Suspect) -> bool:
 def _isolate(oracle: Oracle, suspect: Suspect, growth: int, most: int) -> Sub[Isolated]:
     index = oracle.index
     name = index.shown_names[suspect.node]
-    amplifier = ranges.decode(suspect.nodes) != (suspect.node,)
-    feeds: tuple[Feed, ...] = ("exact", "stored") if amplifier else ("stored",)
-    for feed in feeds:
-        trials = Trials(oracle, Question(feed=feed), known={})
-        nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
-        for grown in range(growth + 1):
-            yield Note(f"cutting out {len(nodes)} nodes around {name}")
-            answer: Answer = yield from trials.test(nodes)
-            if answer.fails:
-                nodes = yield from minimise(trials, nodes, cuts=False)
-                return Isolated(trials, nodes, grown)
-            # A path that leaves the cut and comes back is fed true values in place of the cut's own
-            # wrong ones. What the cut gives after it is then right, and transplanted hides the
-            # error. Where no path does, harmless it is.
-            harmless = answer.why == "harmless"
-            larger = index.with_paths(nodes) if harmless else grow_cut(index, nodes, answer)
-            if larger == nodes or len(larger) > most:
-                break
-            nodes = larger
+    nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
+    amplifies = nodes != {suspect.node}
+    trials = Trials(oracle, Question(feed="exact" if amplifies else "stored"), known={})
+    for grown in range(growth + 1):
+        yield Note(f"cutting out {len(nodes)} nodes around {name}")
+        answer: Answer = yield from trials.test(nodes)
+        if answer.fails:
+            nodes = yield from minimise(trials, nodes, cuts=False)
+            return Isolated(trials, nodes, grown)
+        # A path that leaves the cut and comes back is fed true values in place of the cut's own
+        # wrong ones. What the cut gives after it is then right, and transplanted hides the
+        # error. Where no path does, harmless it is.
+        harmless = answer.why == "harmless"
+        larger = index.with_paths(nodes) if harmless else grow_cut(index, nodes, answer)
+        if larger == nodes or len(larger) > most:
+            break
+        nodes = larger
     if not growth:
         return Isolated(why=f"{name} does not fail alone")
     why = answer.why or answer.detail or "however far it is grown"

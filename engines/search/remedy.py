@@ -11,7 +11,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Workaround
@@ -50,40 +50,28 @@ def can_remedy(ctx: StepContext, findings: Findings) -> bool:
     )
 
 
-def try_remedy(ask: Inquiry) -> Sub[Remedy]:
+def try_remedy(oracle: Oracle) -> Sub[Remedy]:
     """Ask the reference, then build the whole model with what goes beyond in FP32, and where that is
     not enough with what is near. An engine that fuses a layer norm may compute the square in FP32 as
     asked and store it in FP16 in its next kernel; two nodes on either side reach its mean, root and
     quotient."""
-    places: tuple[Place, ...] = yield from foretell_places(make_oracle(ask))
+    index, rule = oracle.index, oracle.criterion
+    places: tuple[Place, ...] = yield from foretell_places(oracle)
     found, beyond = Remedy(places), {n for p in places for n in p.keep}
-    near = ask.index.ring(ask.index.ring(beyond))
+    near = index.ring(index.ring(beyond))
     for nodes in (beyond, near) if places else ():
-        keep = tuple(sorted(nodes))
-        if keep == found.keep or len(keep) == len(ask.index.nodes):
+        if len(nodes) == len(index.nodes) or found.cured:
             break
-        said = f"{len(places)} nodes go beyond {ask.ctx.storage} in the reference: with {len(keep)} in FP32"
+        said = f"{len(places)} nodes go beyond {oracle.storage} in the reference: with {len(nodes)} in FP32"
         yield Note(said)
-        tried: Remedy | None = yield from try_keeping(ask, keep)
-        if tried is None:
-            continue
-        found = msgspec.structs.replace(tried, places=places)
-        if found.cured:
-            break
+        m: Measurement = yield from oracle.feed(
+            oracle.feeds, keep=frozenset(nodes), save="workaround"
+        )
+        if m.status == "ok" and m.results:
+            keep, error = tuple(sorted(nodes)), worst(m.results, rule)[2]
+            cured, files = judge_whole(m, rule).passed, dict(m.artifacts)
+            found = Remedy(places, keep, error, cured, len(by_sample(m)), files)
     return found
-
-
-def try_keeping(ask: Inquiry, keep: tuple[int, ...]) -> Sub[Remedy | None]:
-    """What the engine gives on every sample with these nodes in FP32; None where it does not run
-    so."""
-    oracle = make_oracle(ask)
-    m: Measurement = yield from oracle.feed(oracle.feeds, keep=frozenset(keep), save="workaround")
-    if m.status != "ok":
-        return None
-    error = worst(m.results, ask.criterion)[2] if m.results else HUGE
-    return Remedy(
-        (), keep, error, judge_whole(m, ask.criterion).passed, len(by_sample(m)), dict(m.artifacts)
-    )
 
 
 def keep_as_workaround(
@@ -114,16 +102,17 @@ def list_cured(findings: Findings) -> tuple[int, ...]:
     return ranges.decode(known.keep)
 
 
-def say_remedy(ask: Inquiry, remedy: Remedy) -> str:
+def say_remedy(oracle: Oracle, remedy: Remedy) -> str:
     """What was foretold and what came of it, in sentences."""
     most = max(remedy.places, key=lambda p: p.reached)
-    others = f" and {len(remedy.places) - 1} more" if len(remedy.places) > 1 else ""
-    kept = f"{len(remedy.keep)} of {len(ask.index.nodes)} nodes in FP32"
-    wrong, n = wrong_by(remedy.error, ask.criterion.metric), remedy.samples
+    others = len(remedy.places) - 1
+    reaches = f"and {others} more reach up to" if others else "reaches"
+    kept = f"{len(remedy.keep)} of {len(oracle.index.nodes)} nodes in FP32"
+    wrong, n = wrong_by(remedy.error, oracle.criterion.metric), remedy.samples
     came = f"With {kept} {n} of {n} samples pass ({wrong} at most)."
     if not remedy.cured:
         came = f"But with {kept} it is still {wrong}, so that is not all of it."
     return (
-        f"{ask.names([most.node])[0]} ({ask.index.nodes[most.node].op}){others} reach up to {most.reached:,.0f} in the "
-        f"reference; {ask.ctx.storage} ends at {largest_finite(ask.ctx.storage):,.0f}. {came}"
+        f"{oracle.names([most.node])[0]} ({oracle.index.nodes[most.node].op}) {reaches} {most.reached:,.0f} in the "
+        f"reference; {oracle.storage} ends at {largest_finite(oracle.storage):,.0f}. {came}"
     )

@@ -15,7 +15,7 @@ finds is asked of the engine as it was given. If that is right, the search begin
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.search.alone import find_alone
@@ -36,15 +36,14 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Smallest(msgspec.Struct, frozen=True):
-    """``answer``: the whole model's; ``nodes`` that are left; ``settled`` None where that did not fail, ``untrue`` where the
-    reference does not agree with itself. ``minimal``: no single node of it can go; ``cheaply``: the
-    search asked the cheap engine. ``probes`` of the search, ``checks`` of its result; ``unresolved``
-    parts by reason; ``stopped``: it was ended before it was through."""
+    """``answer``: the whole model's; ``nodes`` that are left; ``settled`` None where that did not
+    fail. ``minimal``: no single node of it can go; ``cheaply``: the search asked the cheap engine.
+    ``probes`` of the search, ``checks`` of its result; ``unresolved`` parts by reason; ``stopped``:
+    it was ended before it was through."""
 
     answer: Answer
     nodes: NodeIds = frozenset()
     settled: Settled | None = None
-    untrue: bool = False
     minimal: bool = False
     cheaply: bool = False
     probes: int = 0
@@ -58,7 +57,7 @@ def find_smallest(oracle: Oracle, wanted: Wanted) -> Sub[Smallest]:
     if oracle.cheap is not None:
         trials, found = yield from _narrow(oracle.cheap, wanted)
         if found.nodes:
-            given: Trials | None = yield from ask_as_given(oracle, trials, found.nodes)
+            given: Trials | None = yield from _ask_as_given(oracle, trials, found.nodes)
             if given is not None:
                 settled: Smallest = yield from _settle(found, trials, given, wanted)
                 return msgspec.structs.replace(settled, cheaply=True)
@@ -77,7 +76,8 @@ def _narrow(oracle: Oracle, wanted: Wanted) -> Sub[tuple[Trials, Smallest]]:
     control: Answer = yield from oracle.ask(Question(reference=True))
     checks = 1 + control.probes
     if not control.passes:
-        return trials, Smallest(answer, untrue=True, checks=checks)
+        untrue = unknown("varies", "the reference does not agree with itself")
+        return trials, Smallest(untrue, checks=checks)
     alone = (yield from find_alone(trials)) if wanted.alone else None
     nodes: NodeIds = yield from minimise(trials, alone or whole, cuts=wanted.halve)
     nodes = trials.smallest(nodes) if trials.ended else nodes
@@ -104,7 +104,7 @@ def _settle(found: Smallest, trials: Trials, given: Trials, wanted: Wanted) -> S
     )
 
 
-def ask_as_given(oracle: Oracle, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
+def _ask_as_given(oracle: Oracle, found: Trials, nodes: NodeIds) -> Sub[Trials | None]:
     """Trials on the engine as it was given in which ``nodes`` fail; None where they do not. The
     largest part that passes in those of the cheap engine is handed on unasked: a case shows one,
     and builds it for that."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from narrowdown.engines.graph.index import GraphIndex
 
 # What a tensor of unknown shape counts as: enough that a few hundred of them fill a batch, little
@@ -12,6 +14,18 @@ UNKNOWN_BYTES = 1 << 20
 BATCH_BYTES = 512 << 20
 # Types of tensors that hold no numbers of their own; "" is a type that nothing tells.
 UNWATCHED = ("", "sequence", "optional")
+
+
+class Packing(msgspec.Struct, frozen=True):
+    """``bytes`` of tensors in one build; how often a batch that cannot run is halved."""
+
+    bytes: int
+    splits: int
+
+    def halve(self, batch: tuple[int, ...], splits: int) -> list[tuple[tuple[int, ...], int]]:
+        middle = len(batch) // 2
+        halves = (batch[:middle], batch[middle:])
+        return [(half, splits - 1) for half in halves] if splits > 0 and middle else []
 
 
 def pack_batches(

@@ -6,10 +6,10 @@ import msgspec
 from narrowdown.engines.asking import Count, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
-from narrowdown.engines.findings import Case, Findings, Suspect
+from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
+from narrowdown.engines.search.cheap_engine import shrinks_for
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.isolate import Isolated, isolate_first
 from narrowdown.engines.search.ordered import order_precision, say_ordered
@@ -53,12 +53,14 @@ class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     params = msgspec.convert(dict(ctx.params), ExtractParams)
-    findings, ordered = yield from _prepare(ctx)
+    findings = yield from prepare_findings(ctx)
+    alone = ctx.visit == 1 and not ctx.findings.samples
+    if not findings.suspects and not findings.spread and alone:
+        # The step runs alone: what it needs to know, layerwise finds out.
+        finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
+        findings = finish.findings
     oracle, ask = yield from open_oracle(ctx, findings)
-    there = None
-    if ordered:  # what builds faster there is another engine
-        there = msgspec.structs.replace(make_oracle(ask.of(ordered)), cheap=None)
-    found: Isolated = yield from _find_part(ask, oracle, there, params)
+    found: Isolated = yield from _find_part(ask, oracle, params)
     if found.trials is None:
         return Finish(
             ExtractOutcome(
@@ -73,8 +75,8 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         trials, nodes, verify=params.verify, shrinks=shrinks_for(findings)
     )
     case, said = make_case(ask, settled, minimal=minimal, found_by="extract"), found.why
-    if trials.oracle is there:
-        ask, case = ask.of(ordered), msgspec.structs.replace(case, engine=ordered)
+    if trials.oracle is not oracle:
+        case = msgspec.structs.replace(case, engine=order_precision(ctx))
         said += say_ordered(ctx, case)
     return Finish(
         _outcome(case, found.grown, ask, said),
@@ -84,74 +86,36 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     )
 
 
-def _prepare(ctx: StepContext) -> Sub[tuple[Findings, str]]:
-    """(findings with suspects, the engine whose precision is an order): nodes were seen to cure, and
-    who is to blame was seen in an emulation, where precision is one."""
-    findings = yield from prepare_findings(ctx)
-    ordered = order_precision(ctx) if list_cured(findings) else ""
-    if not ordered:  # a node alone is soon built
-        findings = yield from find_cheap_engine(ctx, findings)
-    alone = ctx.visit == 1 and not ctx.findings.samples
-    if not findings.suspects and not findings.spread and alone:
-        # The step runs alone: what it needs to know, layerwise finds out.
-        finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
-        findings = finish.findings
-    return findings, ordered
-
-
-def _find_part(
-    ask: Inquiry, oracle: Oracle, there: Oracle | None, params: ExtractParams
-) -> Sub[Isolated]:
-    """The part that fails, with what is to be said of it as ``why``. ``there``: the engine where its
-    precision is an order."""
-    findings = ask.findings
-    # What cures the whole model was foretold, and layerwise was not asked.
-    told = not findings.suspects and findings.workaround is not None
-    accused = findings.suspects[: params.most_suspects]
-    most = _limit_size(ask, params) if there else params.most_nodes
-    found: Isolated = yield from isolate_first(there or oracle, accused, params.most_growth, most)
-    if not accused:
-        spread = findings.spread
-        none = "the error is spread over many layers" if spread else "layerwise named no node"
-        found = Isolated(why=none)
-    if found.trials is not None or not (accused or told) or not oracle.keeps:
-        return found
-    other: Isolated = yield from _try_places(ask, oracle, there, params)
-    return other if other.trials is not None or told else found
-
-
-def _try_places(
-    ask: Inquiry, oracle: Oracle, there: Oracle | None, params: ExtractParams
-) -> Sub[Isolated]:
-    """Where engines compute a node otherwise alone than among others, the accused may be the wrong
-    one: what is beyond the storage type by the reference is tried next, the furthest first, with few
-    nodes around it. Where nobody is accused, the furthest alone as given, then where the precision is
-    an order."""
+def _find_part(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isolated]:
+    """The part that fails, with what is to be said of it as ``why``."""
     accused = ask.findings.suspects[: params.most_suspects]
+    if accused:
+        return (yield from isolate_first(oracle, accused, params.most_growth, params.most_nodes))
+    if ask.findings.spread:
+        return Isolated(why="the error is spread over many layers")
+    if not list_cured(ask.findings) or not oracle.keeps:
+        return Isolated(why="layerwise named no node")
+    return (yield from _try_places(ask, oracle, params))
+
+
+def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isolated]:
+    """What cures the whole model was foretold, and layerwise was not asked: what goes beyond the
+    storage type the furthest alone, as the engine was given; then, with few nodes around, where its
+    precision is an order, as engines compute a node otherwise alone than among others."""
     places: tuple[Place, ...] = yield from foretell_places(oracle)
-    done = {s.node for s in accused} | set(ranges.decode(ask.findings.keep))
-    left = sorted((p for p in places if p.node not in done), key=lambda p: (-p.reached, p.node))
-    others = [_suspect_place(ask, p) for p in left[: params.most_suspects]]
-    growth, most = params.most_growth, params.most_nodes
-    other: Isolated = yield from (
-        isolate_first(oracle, others, growth, most)
-        if accused
-        else isolate_first(oracle, others[:1], 0, most)
-    )
-    if other.trials is None and there is not None:
-        other = yield from isolate_first(there, others, growth, _limit_size(ask, params))
-    if other.trials is None:
-        why = other.why or "layerwise named no node"
+    furthest = sorted(places, key=lambda p: (-p.reached, p.node))
+    suspects = [_suspect_place(ask, p) for p in furthest[: params.most_suspects]]
+    found: Isolated = yield from isolate_first(oracle, suspects[:1], 0, 1)
+    ordered = order_precision(ask.ctx)
+    if found.trials is None and ordered:
+        # The whole model is another one there, whose first build takes as long.
+        most = min(params.most_nodes, len(ask.index.nodes) // 2)
+        there = make_oracle(ask.of(ordered))
+        found = yield from isolate_first(there, suspects, params.most_growth, most)
+    if found.trials is None:
+        why = found.why or "layerwise named no node"
         return Isolated(why=f"{why}; so it takes company that a search of the whole model finds")
-    right = "; what layerwise accused is right alone" if accused else ""
-    said = f" It is beyond the storage type in the reference{right}."
-    return msgspec.structs.replace(other, why=said)
-
-
-def _limit_size(ask: Inquiry, params: ExtractParams) -> int:
-    """Nodes of a part where the precision is an order: the whole model is another one there, whose
-    first build takes as long."""
-    return min(params.most_nodes, len(ask.index.nodes) // 2)
+    return msgspec.structs.replace(found, why=" It is beyond the storage type in the reference.")
 
 
 def _suspect_place(ask: Inquiry, place: Place) -> Suspect:
@@ -187,7 +151,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
 
 SPEC = StepSpec(
     name="extract",
-    version=8,
+    version=9,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

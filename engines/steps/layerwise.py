@@ -24,16 +24,15 @@ from narrowdown.engines.probe import Score
 from narrowdown.engines.search.accuse import (
     PARTS,
     Accused,
-    Added,
     Bounds,
     accuse,
     is_spread,
     measure_shares,
 )
+from narrowdown.engines.search.alone import Added, measure_alone
 from narrowdown.engines.search.cheap_engine import ask_cheaply, find_cheap_engine
-from narrowdown.engines.search.watch import OUTPUTS, Packing, Watched, measure_added, watch_tensors
-from narrowdown.engines.search.watchable import BATCH_BYTES
-from narrowdown.engines.spec import parse
+from narrowdown.engines.search.watch import Watched, watch_tensors
+from narrowdown.engines.search.watchable import BATCH_BYTES, Packing
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     Finish,
@@ -45,10 +44,6 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 
-LISTENING = {
-    "debug": "by a listener (observe=debug)",
-    "unfused": "by a listener, layers fused as ever (observe=unfused)",
-}
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
@@ -186,12 +181,12 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     """Every tensor watched, and where the failure is still there the nodes whose own error reaches
     the outputs."""
     packing = Packing(params.batch_bytes, params.splits)
-    ways = {way: make_oracle(ask.of(engine)) for way, engine in _list_ways(ask.ctx).items()}
-    seen: Watched = yield from watch_tensors(ways, packing)
+    oracle = make_oracle(ask)
+    seen: Watched = yield from watch_tensors(oracle, packing)
     look = _Look(ask, seen)
     if look.observer == "reproduces":
-        oracle = make_oracle(ask)
-        look.added = yield from measure_added(oracle, packing, seen.inherited)
+        alone = Packing(params.batch_bytes // 2, params.splits)
+        look.added = yield from measure_alone(oracle, seen.inherited, alone, exactly=True)
         look.found = yield from accuse(oracle, params, seen.inherited, look.added)
         if not look.found.left:
             look.shares = yield from measure_shares(oracle, look.found.suspects)
@@ -209,19 +204,6 @@ def profile_by_depth(errors: Sequence[float]) -> str:
         for i in range(bins)
     ]
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
-
-
-def _list_ways(ctx: StepContext) -> dict[str, str]:
-    """How tensors can be watched -> engine spec, in the order to try: as asked for; then by the
-    engine's listener, if it has one. What cannot be built with more outputs, or is cured by them,
-    may be built with a listener."""
-    spec = parse(ctx.engine)
-    wanted = spec.get("observe", OUTPUTS)
-    ways = {wanted: ctx.engine}
-    for way, needs in (("unfused", "unfused-debug-tensors"), ("debug", "debug-tensors")):
-        if wanted == OUTPUTS and ctx.can(needs):
-            ways[way] = str(spec.with_option("observe", way))
-    return ways
 
 
 def _list_nonfinite(look: _Look) -> tuple[int, ...]:
@@ -301,16 +283,11 @@ def _say_spread(look: _Look, errors: Sequence[float]) -> str:
 
 
 def _say_beside(look: _Look) -> str:
-    """How the tensors were watched where it matters, and what was not looked into: sentences, each
-    with a space in front."""
+    """What was not looked into: sentences, each with a space in front."""
     ask, seen, left = look.ask, look.seen, look.found.left
     bodies = [n for n in ask.index.nodes if n.holds_graphs]
     kinds = ", ".join(sorted({n.op for n in bodies}))
     told = (
-        (
-            seen.failing and seen.hidden and seen.way in LISTENING,
-            f" They were watched {LISTENING.get(seen.way)}: made outputs, they hid the failure or could not be built.",
-        ),
         (
             left,
             f" The step was ended here: {f'{left} more suspects were' if left > 1 else 'one more suspect was'} not asked about, "

@@ -118,8 +118,6 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
         shrinks=min(params.shrink_probes, shrinks_for(findings)) if params.shrink else 0,
     )
     found: Smallest = yield from find_smallest(oracle, wanted)
-    if found.untrue:
-        return Reduced(found, "unresolved", "the reference does not agree with itself")
     if found.settled is None and found.answer.passes and ask.signature.kind == "crash":
         # It is no longer known whether its results are right: they never came.
         died = (

@@ -9,6 +9,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import REFUSALS, judge_check, judge_cured, limit
 from narrowdown.engines.findings import Findings
@@ -78,7 +79,7 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         # Fresh builds are expensive: they share nothing with those before. What needs none is asked
         # first.
         ask: Inquiry = yield from open_inquiry(ctx, findings)
-        found: remedy.Remedy = yield from remedy.try_remedy(ask)
+        found: remedy.Remedy = yield from remedy.try_remedy(make_oracle(ask))
         base = msgspec.structs.replace(base, foretold=len(found.places))
         if found.cured:
             return _finish_cured(ask, found, base)
@@ -132,8 +133,8 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
         behaviour="steady",
         builds=builds,
         cured=True,
-        message=f"{remedy.say_remedy(ask, found)} Such a fault does not come and go, so nothing was built afresh; the minimal "
-        "case will be.",
+        message=f"{remedy.say_remedy(make_oracle(ask), found)} Such a fault does not come and go, so nothing was built "
+        "afresh; the minimal case will be.",
     )
     cure = remedy.keep_as_workaround(ask, found.keep, found.samples, found.error)
     return Finish(

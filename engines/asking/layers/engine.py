@@ -125,7 +125,6 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         effect=verdict.effect,
         own_places=verdict.own_places,
         effect_places=verdict.effect_places,
-        errors={n: badness(s, rule) for n, s in alone.items() if over(s, rule)},
         signature=_sign(inquiry, m) if verdict.failed else None,
         scores=alone or (_find_scores(inquiry, question, m) if told else {}),
         reach=0.0 if whole or not told else _find_reach(inquiry, m),

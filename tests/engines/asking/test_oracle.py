@@ -114,7 +114,7 @@ def test_a_simplified_part_fails_like_itself() -> None:
 def test_nodes_side_by_side_are_judged_by_what_each_is_wrong_by() -> None:
     question = Question(frozenset({0, 1}), outputs=(1, 2), alone=True)
     answer, (probe,) = put(oracle().ask(question), wrong)
-    assert answer.errors == {"t1": 0.5}
+    assert {n: s.rel_l2 for n, s in answer.scores.items() if s.rel_l2} == {"t1": 0.5}
     assert probe.candidate.severed == "1"
     assert not probe.effect
 

@@ -291,32 +291,6 @@ def test_how_long_a_run_takes_is_told(open_model: Any, tiny: Any, tmp_path: Path
     )
 
 
-def test_a_suspect_that_is_right_alone_gives_way_to_what_the_reference_foretells(
-    open_model: Any, tiny: Any, tmp_path: Path
-) -> None:
-    """Layerwise accuses a node that computes rightly by itself: the overflow is cut out instead."""
-    model, inputs = norms(tiny, tmp_path, [30, 300])
-    s = open_model(model, "emulate:precision=fp16", (inputs,))
-    for name in ("compare", "layerwise"):
-        s.step(name)
-    index = s.ask(
-        Describe(
-            model=s.findings.model,
-            sample=s.findings.sample,
-            inputs=s.findings.inputs,
-            reference=s.reference,
-        )
-    ).index
-    innocent = next(n.id for n in index.nodes if n.name == "/n0/Sqrt")
-    wrong = msgspec.structs.replace(
-        s.findings.suspects[0], node=innocent, nodes=str(innocent), name="/n0/Sqrt"
-    )
-    s.findings = msgspec.structs.replace(s.findings, suspects=(wrong,))
-    done = s.step("extract", most_growth=0)
-    assert (done.finish.outcome.reproduced, done.finish.outcome.names) == (True, "/n1/Pow")
-    assert "what layerwise accused is right alone" in done.finish.outcome.message
-
-
 @pytest.mark.parametrize(("below", "asked"), [(3.9, [0]), (4.1, [])], ids=["near", "not near"])
 def test_what_comes_within_a_quarter_of_the_largest_value_is_run_on_all_samples(
     below: float, asked: list[int]
