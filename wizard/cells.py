@@ -135,11 +135,9 @@ class Glyphs(msgspec.Struct, frozen=True):
     full: str
     empty: str
     levels: str
-    times: str
     between: str
     enter: str
     up: str
-    mark: str
     node: str
     across: str
     cross: str
@@ -151,13 +149,13 @@ class Glyphs(msgspec.Struct, frozen=True):
 
 UNICODE = Glyphs(
     done="✓", here="▶", ahead="·", line="│", passes="✓", fails="✗", unresolved="?", running="…", caret="❯", arrow="→", dot="·",
-    ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", times="×", between="–", enter="↵",
-    up="▲", mark="◆", node="○", across="─", cross="┼", left="├", right="┤", close="┘",
+    ellipsis="…", full="█", empty="░", levels="▁▂▃▄▅▆▇█", between="–", enter="↵",
+    up="▲", node="○", across="─", cross="┼", left="├", right="┤", close="┘",
     cells="█?░─·",
 )  # fmt: skip
 ASCII = Glyphs(
     done="+", here=">", ahead=".", line="|", passes="+", fails="x", unresolved="?", running="~", caret=">", arrow="->", dot="-",
-    ellipsis="..", full="#", empty=".", levels="_.-=+*%@", times="x", between="-", enter="Enter",
-    up="^", mark="o", node="o", across="-", cross="+", left="+", right="+", close="'",
+    ellipsis="..", full="#", empty=".", levels="_.-=+*%@", between="-", enter="Enter",
+    up="^", node="o", across="-", cross="+", left="+", right="+", close="'",
     cells="#?+-.",
 )  # fmt: skip

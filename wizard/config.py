@@ -1,13 +1,10 @@
 """The one file of settings, ``~/.config/narrowdown/config.yaml``: what a user would otherwise say
 each time.
 
-An option on the command line or a variable of the environment goes before it. Keys of the terminal
-screens may also stand in a file of their own (``wizard.tui.keys``), which goes before ``keys``
-here.
+An option on the command line or a variable of the environment goes before it.
 """
 
 import functools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,9 +12,8 @@ from typing import Any, Final
 import msgspec
 
 from narrowdown.engines.nearest import suggestion
-from narrowdown.engines.store.content import atomic
 from narrowdown.engines.store.places import own_folder
-from narrowdown.wizard.exits import BadUsage, Refusal
+from narrowdown.wizard.exits import BadUsage
 
 NAME: Final = "config.yaml"
 SETTINGS: Final[Mapping[str, str]] = {
@@ -27,9 +23,6 @@ SETTINGS: Final[Mapping[str, str]] = {
     "keys": "keys of the terminal screens: lines of action: key (docs/keys.md)",
 }
 THEMES: Final = ("dark", "light", "ansi")
-# The line of the theme, as 'load' takes it: a plain value at the margin; what stands behind it, a
-# comment, stays.
-_THEME: Final = re.compile(r"""^(["']?theme["']?\s*:\s*)["']?[a-z]+["']?""")
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -58,36 +51,6 @@ def load(path: Path | None = None) -> Config:
     except OSError:
         return Config(place)
     return _load(place, found.st_mtime_ns, found.st_size)
-
-
-def keep_theme(theme: str, path: Path | None = None) -> Path:
-    """Write the theme into the user's settings, whose other lines stay as they are; returns the
-    file. Raises OSError, and Refusal (exit 2) where the file that is there cannot be read, or no
-    line can be written into it: it is not written over."""
-    place = folder() / NAME if path is None else path
-    load(place)
-    lines = place.read_text(encoding="utf-8").splitlines(keepends=True) if place.exists() else []
-    at = next((i for i, line in enumerate(lines) if _THEME.match(line)), None)
-    if at is None:
-        lines.insert(0, f"theme: {theme}\n")
-    else:
-        lines[at] = _THEME.sub(rf"\g<1>{theme}", lines[at], count=1)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    target = place.resolve()  # a link, as people who keep their settings elsewhere have, stays one
-    with atomic(target) as temporary:
-        temporary.write_text("".join(lines), encoding="utf-8")
-        if not _says(temporary, theme):  # settings in braces, or behind a '---'
-            raise BadUsage(
-                f"{place} is written in another way than a line a setting; write 'theme: {theme}' into it."
-            )
-    return place
-
-
-def _says(file: Path, theme: str) -> bool:
-    try:
-        return load(file).theme == theme
-    except Refusal:
-        return False
 
 
 @functools.lru_cache(maxsize=4)

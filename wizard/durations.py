@@ -22,9 +22,3 @@ def read_duration(text: str) -> float:
     if whole != typed or not parts or (bare and len(parts) > 1) or not 0 < value < float("inf"):
         raise ValueError(f"'{text}' is not a duration above 0; write 90s, 10m, 1h30m or 7d")
     return value
-
-
-def type_duration(seconds: float) -> str:
-    """The same duration as one types it: ``10m``."""
-    unit = next((unit for unit in "dhm" if seconds % UNITS[unit] == 0), "s")
-    return f"{seconds / UNITS[unit]:.12g}{unit}"

@@ -9,13 +9,11 @@ from typing import Any, TextIO
 
 import msgspec
 
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import AnyProbe, Describe, Inspect, LoadInputs, Measure, Measurement
+from narrowdown.engines.probe import AnyProbe, Inspect, LoadInputs, Measure, Measurement
 from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.figures import curve
-from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from narrowdown.wizard.report.probe_words import WHY, say_worst_run, tried
 from narrowdown.wizard.report.stage import ended
 from narrowdown.wizard.session.events import (
@@ -121,8 +119,7 @@ class PlainDisplay(Display):
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe
     is a line, and a progress line appears after ``every`` seconds in which nothing was said, then
-    once a minute. What most nodes' names begin with is left out, and told once: ``graph``
-    gives the index of a described model by its digest, ``names`` what is known of it from before.
+    once a minute.
     """
 
     def __init__(
@@ -132,10 +129,7 @@ class PlainDisplay(Display):
         *,
         every: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
-        graph: Callable[[str], GraphIndex | None] = lambda _: None,
-        names: Shared = Shared(),  # noqa: B008 (frozen)
     ) -> None:
-        self._graph, self._names, self._legend = graph, names, names.legend
         self._flow = flow
         self._out = out or sys.stdout
         self._live = self._out.isatty() and draws_screens()
@@ -162,8 +156,6 @@ class PlainDisplay(Display):
     def event(self, event: AnyEvent) -> None:
         if isinstance(event, ProbeStarted) and event.probe is not None:
             self._probes[event.key] = event.probe
-        if isinstance(event, ProbeFinished) and isinstance(self._probes.get(event.key), Describe):
-            self._describe(event)
         if isinstance(event, QuestionAsked):
             self._asked = {offer.id: offer.text for offer in event.answers}
         lines = self.lines(event)
@@ -172,7 +164,7 @@ class PlainDisplay(Display):
         self._wait = self._every if lines else self._wait
 
     def progress(self, snapshot: Mapping[str, Any] | None) -> None:
-        text = leave_out(progress_line(snapshot or {}), self._names.prefix)
+        text = progress_line(snapshot or {})
         if not text or text == self._last:
             return
         if self._live:
@@ -195,20 +187,8 @@ class PlainDisplay(Display):
             self._drawn = False
             self._last = ""
 
-    def _describe(self, event: ProbeFinished) -> None:
-        """The model's nodes are known now: find what most of their names begin with."""
-        digest = event.measurement.artifacts.get("index", "") if event.measurement else ""
-        names = shared_by_nodes(self._graph(digest))
-        if names.prefix and names.prefix != self._names.prefix:
-            self._names, self._legend = names, names.legend
-
     def _say(self, line: str) -> None:
         self._clear()
-        if (short := leave_out(line, self._names.prefix)) != line:
-            line = short
-            if self._legend:
-                show([f"    ({visible(self._legend)})"], self._out)
-                self._legend = ""
         show([line], self._out)
         self._out.flush()
         self._said = self._clock()

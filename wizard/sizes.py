@@ -17,9 +17,3 @@ def read_size(text: str) -> int:
     if value < 1:
         raise ValueError(f"'{text}' is not a size; write 512MiB, 4G or a number of bytes")
     return value
-
-
-def type_size(size: int) -> str:
-    """The same size as one types it, exactly: ``4GiB``, or a number of bytes."""
-    unit = next((unit for unit in "tgmk" if size % UNITS[unit] == 0), "")
-    return f"{size // UNITS[unit]}{unit.upper()}iB" if unit else str(size)

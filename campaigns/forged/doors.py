@@ -35,7 +35,6 @@ _VALUES = {
     "--rewind": "sanitize",
     "--budget": "10m",
     "--score": "{score}",
-    "--overlay": "{answers}.json",
     "--python": sys.prefix,
     "--site": sys.prefix,
     "--install": "onnxruntime==0",  # of which there is none, should it ever be asked for

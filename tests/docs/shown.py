@@ -54,7 +54,6 @@ SCENES = {
     "known": "tests/wizard/test_cli_known.py::test_the_page_does_what_it_says",
     "after": "tests/e2e/test_after.py::test_the_page_does_what_it_says",
     "score": "tests/e2e/test_score.py::test_the_page_does_what_it_says",
-    "overlays": "tests/e2e/test_overlays.py::test_the_page_does_what_it_says",
     "an IR": "tests/e2e/test_openvino_ir.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
@@ -85,7 +84,6 @@ RULES = (
     ("docs/quantization.md", "", "quantization"),
     ("docs/known.md", "narrowdown", "known"),
     ("docs/after.md", "narrowdown", "after"),
-    ("docs/overlays.md", "narrowdown", "overlays"),
     ("docs/score.md", "narrowdown step score --json", "parsed: the page shows it whole above"),
     ("docs/score.md", "narrowdown", "score"),
     ("README.md", "narrowdown after", "after"),

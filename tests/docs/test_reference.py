@@ -40,7 +40,6 @@ from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report import document
 from narrowdown.wizard.report.differences import Difference
-from narrowdown.wizard.report.prefix import Shared
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.runner.table import Compared, Result, Row, Stand
@@ -261,11 +260,8 @@ REPORT = {
     "values": Values,
     "workaround": document.Workaround,
     "recipe": Recipe,
-    "names": Shared,
     "stop": document.Stop,
     "depth": document.Depth,
-    "search": document.Search,
-    "look": document.Look,
     "ruled-out": document.RuledOut,
     "lookalike": Lookalike,
     "layer": document.QuantizedLayer,

@@ -83,7 +83,6 @@ BARS = {
 FINE = {
     ("docs/json.md", "no number"): "for programs: the value as it stands in the files",
     ("docs/json.md", "share"): "for programs: `allowed` as it stands in the file",
-    ("docs/overlays.md", "no number"): "for programs: the value as it stands in the file",
     ("docs/session-format.md", "insides"): "for programs: names of fields",
     ("engines/checker/keeper.py", "insides"): "a line from a process to its parent",
     ("wizard/cli/shown.py", "share"): "every metric of one measurement by its name",

@@ -29,8 +29,6 @@ def test_every_setting_is_used_and_the_environment_goes_before_it(
     assert folder.home() == tmp_path / "here"
     assert themes.default() == "narrowdown-light"
     assert keys.of_user().keys == {"why": "v", "pictures": "w,f6"}
-    (file.parent / "keys.yaml").write_text("why: x\n")
-    assert keys.of_user().keys == {"why": "x", "pictures": "w,f6"}, "the file of keys goes before"
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "there"))
     monkeypatch.setenv("NARROWDOWN_THEME", "ansi")
     assert folder.home() == tmp_path / "there"
@@ -79,39 +77,3 @@ def test_a_key_that_cannot_be_used_is_said_with_its_line(file: Path) -> None:
     file.write_text("keys:\n  why: v\n  wyh: x\n")
     (said,) = keys.of_user().problems
     assert said == f"{file}:3: there is no action 'wyh'. Did you mean 'why'?"
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (None, "theme: light\n"),
-        (
-            "# mine\ntheme: dark  # at night\nengine: x\n",
-            "# mine\ntheme: light  # at night\nengine: x\n",
-        ),
-        ("'theme': \"ansi\"", "'theme': light"),
-        ("keys:\n  why: v\n", "theme: light\nkeys:\n  why: v\n"),
-    ],
-)
-def test_a_theme_is_kept_and_the_other_lines_stay(
-    file: Path, before: str | None, after: str
-) -> None:
-    if before is not None:
-        file.write_text(before)
-    assert config.keep_theme("light") == file
-    assert file.read_text() == after
-    assert config.load().theme == "light"
-
-
-@pytest.mark.parametrize("before", ["{theme: dark}\n", "---\ntheme: dark\n...\n", "theme: [\n"])
-def test_settings_that_no_theme_can_be_written_into_stay_as_they_are(
-    file: Path, before: str
-) -> None:
-    file.write_text(before)
-    try:
-        config.keep_theme("light")
-    except Refusal:
-        assert file.read_text() == before
-    else:
-        assert config.load().theme == "light"
-    assert [path.name for path in file.parent.iterdir()] == [file.name]

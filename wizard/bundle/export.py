@@ -41,7 +41,6 @@ from narrowdown.wizard.report.gather import Table, case_files, confirmed
 from narrowdown.wizard.report.hand_on import APPLY
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import how_to_apply, to_markdown
-from narrowdown.wizard.report.overlay import draw_neighbourhood, list_overlaid, write_node_data
 from narrowdown.wizard.report.portable import Traces, portable, traces
 from narrowdown.wizard.report.read import Reading
 from narrowdown.wizard.session import journal
@@ -52,7 +51,6 @@ FIRST = "case"
 KEEP_SCRIPT = "keep_fp32.py"
 REPORTS = ("report.md", "report.html", "report.json")
 TRACES = "traces.txt"
-NODE_DATA, AROUND = "nodes.json", "around.svg"
 NO_FILES = "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
 
 
@@ -193,11 +191,6 @@ def _write(
         _write_report(place.folder, told)
         _write_issue(place.folder, told, place.asked)
     _share(folder, [place.folder for place in places if place.folder != folder])
-    if rows := list_overlaid(reading.state, reading.table):
-        data = write_node_data(rows, report.tolerance, report.metric)
-        (folder / NODE_DATA).write_text(found.clean(data), encoding="utf-8")
-    if around := draw_neighbourhood(report.culprits[0].around):
-        (folder / AROUND).write_text(around, encoding="utf-8")
     _write_cures(report, folder, reading.state.version(problem.engine))
     if said := say_traces_left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")

@@ -128,8 +128,6 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
         )
         if first.typed:
             print(f"           {visible(first.typed)}")
-    if report.names.in_sight(report.culprits, report.workaround):
-        terminal.show([f"  names    {visible(report.names.legend)}"])
     if written.case:
         check = shlex.quote(str(Path(written.case) / "check.py"))
         shows = (

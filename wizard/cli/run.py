@@ -1,7 +1,6 @@
 """``open``, ``run``, ``resume`` and ``watch``: a session, its runner, and one display."""
 
 import argparse
-import functools
 import sys
 from collections.abc import Collection
 from pathlib import Path
@@ -22,7 +21,6 @@ from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
-from narrowdown.wizard.report.prefix import Shared
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options, Policy
@@ -188,7 +186,7 @@ def watch(arguments: argparse.Namespace) -> int:
     if name == "tui":
         return screens(place, arguments, watching=True)
     flow = flow_of(place)
-    shown = display(name, flow, place)
+    shown = display(name, flow)
     client = Client.attach(place, "watch", name="narrowdown watch")
     try:
         code = Follower(client, shown, name=folders.name_for_command(place)).run(controls=False)
@@ -292,7 +290,7 @@ def walk(
             print(said, file=sys.stderr if name == "json" else sys.stdout)
             return Exit.FOUND
         flow = flow_of(place)
-        shown = display(name, flow, place, again=since > 0)
+        shown = display(name, flow)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
         follower = Follower(
             client, shown, prompt=prompt, since=since, name=folders.name_for_command(place)
@@ -383,20 +381,13 @@ def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"
 
 
-def display(name: str, flow: Flow, place: Path, *, again: bool = True) -> Display:
-    """A text display on stdout. ``again``: the session was at work before."""
+def display(name: str, flow: Flow) -> Display:
+    """A text display on stdout."""
     if name == "json":
         return JsonDisplay(sys.stdout)
     if name == "none":
         return Display()
-    from narrowdown.wizard.report.read import graph_of, read
-
-    return PlainDisplay(
-        flow,
-        sys.stdout,
-        graph=functools.partial(graph_of, place),
-        names=read(place).names() if again else Shared(),
-    )
+    return PlainDisplay(flow, sys.stdout)
 
 
 def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool = False) -> int:

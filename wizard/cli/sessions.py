@@ -76,7 +76,6 @@ def _escape_bytes(value: object) -> object:
 def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
     from narrowdown.wizard.report.canonical import canonical
-    from narrowdown.wizard.report.document import readable
     from narrowdown.wizard.report.summary import summary
     from narrowdown.wizard.words import count, duration, visible, write_json
 
@@ -93,8 +92,6 @@ def show(arguments: argparse.Namespace) -> int:
 
         print(to_json(report), end="")
         return Exit.FOUND
-    legend = visible(report.names.legend)
-    report = readable(report)
     said = (report.session, report.model, report.engine, report.reference)
     terminal.show(["session {}  {}  {} against {}".format(*map(visible, said))])
     for position, stop in enumerate(report.route, 1):
@@ -104,7 +101,7 @@ def show(arguments: argparse.Namespace) -> int:
         print(f"{position:3}  {node:16} {text:48} {by:12} {spent}{visible(ended)}")
         if stop.message:
             terminal.show([f"       {visible(stop.message)}"])
-    terminal.show([*map(visible, summary(report)), *filter(None, [legend])])
+    terminal.show(map(visible, summary(report)))
     return Exit.FOUND
 
 

@@ -35,7 +35,6 @@ AREAS: Final[Mapping[str, str]] = {
 # An engine's fingerprint: it holds every setting, and speaks where none that has a name differs.
 _NAMELESS = "other settings"
 _CONTENT = "with its weights"
-_SHORT = 12  # hexadecimal digits of a digest that are shown
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -127,7 +126,7 @@ def session_side(
     )
     model = {_CONTENT: content, "file": problem.digests.get(problem.model, "")}
     facts = {
-        "model": {key: _shorten(value) for key, value in model.items() if value},
+        "model": {key: value for key, value in model.items() if value},
         "engine": _spec_facts(problem.engine),
         "inputs": _input_facts(problem),
         "judgement": _judgement_facts(problem, report),
@@ -164,7 +163,7 @@ def machine_side(
         "machine": {key: str(value) for key, value in machine.items()},
     }
     if problem.model in digests:
-        facts["model"] = {"file": _shorten(digests[problem.model])}
+        facts["model"] = {"file": digests[problem.model]}
     if all(path in digests for path in _input_files(problem)):
         facts["inputs"] = _input_facts(now)
     return Side(name, "", {area: rows for area, rows in facts.items() if rows})
@@ -227,7 +226,7 @@ def _input_facts(problem: Problem) -> dict[str, str]:
             f"values of {name or 'each'}": str(list(low)) for name, low in problem.val_range.items()
         }
         return {**made, **shapes, **ranges}
-    return {f"file {i}": _shorten(problem.digests[path]) for i, path in enumerate(files, 1)}
+    return {f"file {i}": problem.digests[path] for i, path in enumerate(files, 1)}
 
 
 def _judgement_facts(problem: Problem, report: Report) -> dict[str, str]:
@@ -249,10 +248,6 @@ def _judgement_facts(problem: Problem, report: Report) -> dict[str, str]:
         for key, value in {**rows, **per_output, **scripts, "check": problem.check}.items()
         if value
     }
-
-
-def _shorten(digest: str) -> str:
-    return digest[:_SHORT]
 
 
 def say_differences(found: Differences) -> list[str]:

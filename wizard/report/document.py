@@ -11,8 +11,6 @@ from narrowdown.engines.search.ranking import LayerRow
 from narrowdown.engines.steps.rewrite import RewriteRow
 from narrowdown.engines.steps.score import ScoreRow
 from narrowdown.engines.steps.trigger import FactorRow
-from narrowdown.wizard.report.prefix import Shared, leave_out
-from narrowdown.wizard.report.probe_words import Outcome
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.words import LONGEST, bounded, elide, write_json
 
@@ -122,28 +120,6 @@ class Depth(msgspec.Struct, frozen=True):
     culprit: int = 0  # which of the culprits holds its node, counted from 1; 0: none
 
 
-class Look(msgspec.Struct, frozen=True):
-    """One probe of a search: how it came out, and how many nodes it tried (0: the whole model).
-    ``part``: their ids as ranges; ``kept``: those of the nodes that it kept in a higher
-    precision."""
-
-    state: Outcome
-    nodes: int
-    part: str = (
-        ""  # ids of the nodes that it tried, as ranges; empty where it tried none just as they are
-    )
-    kept: str = ""  # ids of the nodes that it kept in a higher precision
-
-
-class Search(msgspec.Struct, frozen=True):
-    """The probes of one step, in order. ``whole``: nodes of the model that it searched."""
-
-    node: str
-    step: str
-    whole: int
-    looks: tuple[Look, ...]
-
-
 class RuledOut(msgspec.Struct, frozen=True):
     """What is not the reason, and what was measured to know it."""
 
@@ -236,13 +212,11 @@ class Report(msgspec.Struct, frozen=True):
     spread: str = ""  # what shows that the error is spread; else empty
     advice: str = ""  # what the end means, and what to do now
     layers: tuple[QuantizedLayer, ...] = ()
-    searches: tuple[Search, ...] = ()
     ruled_out: tuple[RuledOut, ...] = ()
     # `from`, `to` and `why`, where another reference stood in
     reference_replaced: dict[str, str] | None = None
     alike: bool = False  # reference and engine under test are wrong in the same way
     rounds: tuple[tuple[Depth, ...], ...] = ()  # the same for each comparison of layers
-    names: Shared = Shared()  # the common beginning of names, left out where people read
     error_places: tuple[int, int] = (0, 0)  # of whole numbers: wrong ones, and all
     allowed: str = ""  # `tolerance` in words: `rel_l2 0.0001`, or `atol 0.001, rtol 1e-05`
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
@@ -253,11 +227,6 @@ class Report(msgspec.Struct, frozen=True):
     brought: tuple[Brought, ...] = ()  # tables of steps that other packages bring
     next: str = ""  # the command that continues; empty where nothing follows
     format: Literal[1] = 1  # version of this format
-
-
-def readable(report: Report) -> Report:
-    """The same with names as people read them; ``names.legend`` tells what is left out."""
-    return leave_out(report, report.names.prefix)
 
 
 def to_json(report: Report) -> str:

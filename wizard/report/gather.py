@@ -15,7 +15,7 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import HUGE, Check, Measure
+from narrowdown.engines.probe import HUGE, Measure
 from narrowdown.engines.search.statistics import least_share
 from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.search.written import FILE
@@ -35,28 +35,23 @@ from narrowdown.wizard.report.document import (
     Brought,
     Culprit,
     Depth,
-    Look,
     QuantizedLayer,
     Report,
     Rewritten,
     RuledOut,
-    Search,
     Stop,
     Tried,
     Trigger,
     Verdict,
     Weighed,
     Workaround,
-    readable,
 )
 from narrowdown.wizard.report.lookalike import recognise
-from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
-from narrowdown.wizard.report.probe_words import kept, part, size, verdict
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.report.summary import name_nodes, say_cure
 from narrowdown.wizard.report.vicinity import Vicinity, ids, vicinity
 from narrowdown.wizard.session.following import offer
-from narrowdown.wizard.session.state import State, Visit, count_nodes, find_index
+from narrowdown.wizard.session.state import State, Visit, find_index
 from narrowdown.wizard.words import count, elide, number, visible
 
 Table = list[dict[str, Any]]
@@ -78,13 +73,11 @@ _EXCLUDED = {
 
 class Sources(msgspec.Struct, frozen=True):
     """Where the report is read from beside the session's state. ``table``: the rows of a step's
-    table, ``graph``: the index of a model, each by its artifact's digest. ``names``: what is left
-    out of names, where that is known already."""
+    table, ``graph``: the index of a model, each by its artifact's digest."""
 
     table: Callable[[str], Table] = lambda _: []
     graph: Callable[[str], GraphIndex | None] = lambda _: None
     machine: Mapping[str, Any] = {}
-    names: Shared | None = None
 
 
 def copy_facts(to: type[StructT], *origins: msgspec.Struct, **derived: Any) -> StructT:
@@ -103,7 +96,6 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
     """The document of a session, finished or not."""
     findings, table = state.findings, sources.table
     index = sources.graph(find_index(state, findings.model))
-    names = sources.names or shared_by_nodes(index)
     culprits = _culprits(state, flow, table, index, compared=not problem.check)
     first = culprits[0] if culprits else None
     rounds = depths(state, table, culprits)
@@ -143,11 +135,9 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
         probes=sum(visit.probes for visit in state.route),
         advice=flow.ends[state.end].explain.strip() if state.end in flow.ends else "",
         layers=_last_table(state, table, "layers", QuantizedLayer),
-        searches=searches(state),
         ruled_out=ruled_out(state),
         reference_replaced=msgspec.to_builtins(findings.replaced),
         alike=findings.alike,
-        names=names,
         lookalikes=recognise(state, problem, sources.graph),
         rewrites=_last_table(state, table, "rewrites", Rewritten),
         scores=_last_table(state, table, "scores", Weighed),
@@ -244,31 +234,6 @@ def _judge_smaller(state: State, case: base.Case) -> float | None:
             if verdict.failed and verdict.own is not None and verdict.own < HUGE:
                 return verdict.own
     return None
-
-
-def searches(state: State, fewest: int = 6) -> tuple[Search, ...]:
-    """The steps on the route that asked at least so many probes of parts of the model or of the
-    whole, and how each came out."""
-    runs: dict[int, list[Look]] = {}
-    findings = {visit.run: visit.findings or state.findings for visit in state.route}
-    for key, asked in sorted(state.asked.items(), key=lambda item: item[1].seq):
-        known = state.known.get(key)
-        if asked.speculative or known is None or asked.run not in findings:
-            continue
-        if not isinstance(probe := asked.probe, Measure | Check):
-            continue
-        said, _ = verdict(probe, known.measurement, findings[asked.run])
-        runs.setdefault(asked.run, []).append(Look(said, size(probe), part(probe), kept(probe)))
-    return tuple(
-        Search(
-            visit.node,
-            visit.step,
-            count_nodes(state, findings[visit.run].model),
-            tuple(runs[visit.run]),
-        )
-        for visit in state.route
-        if len(runs.get(visit.run, ())) >= fewest
-    )
 
 
 def ruled_out(state: State) -> tuple[RuledOut, ...]:
@@ -419,8 +384,7 @@ def stop(visit: Visit, flow: Flow) -> Stop:
 
 
 def headline(state: State, flow: Flow, report: Report) -> str:
-    """The result in one sentence, names as people read them. ``report``: without it."""
-    report = readable(report)
+    """The result in one sentence. ``report``: without it."""
     culprits, cure = report.culprits, report.workaround
     if not state.end:
         here = state.here
@@ -433,7 +397,7 @@ def headline(state: State, flow: Flow, report: Report) -> str:
     ranked = _outcome(state, QuantizationOutcome)
     if ranked and not culprits and cure is not None:
         lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
-        worst = elide(leave_out(str(ranked["worst"]), report.names.prefix), 60)
+        worst = elide(str(ranked["worst"]), 60)
         return f"{worst} loses the most to quantization{lowest}{say_cure(cure)}"
     if not culprits or report.verdict == "unresolved":
         end = flow.ends.get(state.end)

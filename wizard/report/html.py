@@ -1,25 +1,20 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
 import functools
-from collections.abc import Callable
-from functools import partial
 from importlib.resources import files
 from typing import Any
 
 from narrowdown.wizard.report import picture
-from narrowdown.wizard.report.document import Report, readable
+from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Typed, list_sections
 from narrowdown.wizard.words import BEFORE_UNIT, TEXT, WORD, elide, show_name, visible
 
-DRAWN = 8  # searches, and rounds of error by depth: each picture has some kilobytes
-UNFOLDED = 16  # names of a long list that are seen at once: some four lines
 NO_BREAK = "\u00a0"
 
 
 def to_html(report: Report) -> str:
     """The page. Text from models and logs is escaped by the template engine; only our own SVG is
     put in as markup."""
-    report = readable(report)
     page: str = read_template().render(
         report=report, sections=list_sections(report), drawn=_draw(report)
     )
@@ -28,33 +23,18 @@ def to_html(report: Report) -> str:
 
 def _draw(report: Report) -> dict[str, Any]:
     """The pictures by their names, each by its number; those that are not there have nothing to
-    draw, or too many were before them."""
-    looked = [len(search.looks) for search in report.searches]
-    longest = sorted(range(len(looked)), key=lambda i: -looked[i])[:DRAWN]
-    rounds = [*enumerate(report.rounds or ((report.depth,) if report.depth else ()))][-DRAWN:]
-    valued = [(i, c.values[0]) for i, c in enumerate(report.culprits) if c.values]
-    draw_depth = partial(picture.error_by_depth, tolerance=report.tolerance, metric=report.metric)
-    return {
-        "before": {0: _sized(picture.before_and_after, report)},
-        "rounds": {n: _sized(draw_depth, points) for n, points in rounds},
-        "searches": {i: _sized(picture.history, report.searches[i]) for i in longest},
-        "around": {
-            i: _sized(picture.neighbourhood, c.around) for i, c in enumerate(report.culprits)
-        },
-        "heat": {i: _sized(picture.heat, values) for i, values in valued},
-        "histograms": {i: _sized(picture.histograms, values) for i, values in valued},
-    }
-
-
-def _sized(draw: Callable[..., str], shown: object) -> Any:
-    """A picture twice, of which the page shows the one that fits: as wide as its text, and for a
-    telephone. Every name inside an SVG went through html.escape."""
+    draw. Every name inside an SVG went through html.escape."""
     from markupsafe import Markup
 
-    wide, narrow = draw(shown, width=picture.WIDE), draw(shown, width=picture.NARROW)
-    return Markup(  # noqa: S704
-        f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>' if wide else ""
-    )
+    rounds = enumerate(report.rounds or ((report.depth,) if report.depth else ()))
+    valued = [(i, c.values[0]) for i, c in enumerate(report.culprits) if c.values]
+    tolerance, metric = report.tolerance, report.metric
+    drawn = {
+        "rounds": {n: picture.error_by_depth(points, tolerance, metric) for n, points in rounds},
+        "around": {i: picture.neighbourhood(c.around) for i, c in enumerate(report.culprits)},
+        "heat": {i: picture.heat(values) for i, values in valued},
+    }
+    return {name: {n: Markup(svg) for n, svg in made.items()} for name, made in drawn.items()}  # noqa: S704
 
 
 @functools.cache
@@ -78,21 +58,15 @@ def read_template() -> Any:
 
 
 def show_cell(value: Cell) -> Any:
-    """What stands in a line: names as code, and of very many all but the first folded away."""
+    """What stands in a line: names as code."""
     from markupsafe import Markup, escape
 
     match value:
         case tuple():
             return Markup(" ").join(show_cell(piece) for piece in value if piece)
         case Names(names, _, after):
-            shown = [show_cell(Name(name)) for name in names]
-            first, others = Markup(", ").join(shown[:UNFOLDED]), Markup(", ").join(shown[UNFOLDED:])
-            if len(shown) >= 2 * UNFOLDED:
-                more = f"and {len(names) - UNFOLDED} more"
-                first += Markup("<details><summary>{}</summary>{}</details>").format(more, others)
-            elif others:
-                first += Markup(", ") + others
-            return (first if shown else escape("none")) + escape(show_value(after))
+            shown = Markup(", ").join(show_cell(Name(name)) for name in names)
+            return (shown or escape("none")) + escape(show_value(after))
         case Aside():
             return Markup('<br><span class="soft">{}</span>').format(show_value(str(value)))
         case Typed():

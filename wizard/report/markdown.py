@@ -1,12 +1,11 @@
 """The report as Markdown: for an issue tracker, a terminal, a reader without a browser."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from narrowdown.wizard.report.document import Report, Workaround, readable
+from narrowdown.wizard.report.document import Report, Workaround
 from narrowdown.wizard.report.sections import (
     ROWS,
-    Alike,
     Aside,
     Block,
     Bullets,
@@ -31,8 +30,7 @@ _WANTED = ("", "What to do now", "See it fail", "Environment")  # sections, befo
 
 def to_markdown(report: Report) -> str:
     """The sections of the report. Never longer than an issue may be: what does not fit is named."""
-    report = readable(report)
-    parts = [part for section in list_sections(report) for part in _parts(section)]
+    parts = [(section.title, _write_section(section)) for section in list_sections(report)]
     parts[0] = ("", f"# {literal(report.headline)}\n\n{parts[0][1]}")
     room, kept = MOST - 500, set()
     order = sorted(range(len(parts)), key=lambda i: parts[i][0] not in _WANTED)
@@ -48,15 +46,9 @@ def to_markdown(report: Report) -> str:
     return "\n\n".join(told) + "\n"
 
 
-def _parts(section: Section) -> Iterator[tuple[str, str]]:
-    """Title and text of the section, and of the culprits that are alike by themselves."""
-    written = [write(block) for block in section.blocks if not isinstance(block, Alike)]
-    if text := "\n\n".join(filter(None, written)):
-        title = f"{'#' * section.level} {literal(section.title)}\n\n" if section.title else ""
-        yield section.title, title + text
-    for block in section.blocks:
-        if isinstance(block, Alike):
-            yield block.title, f"### {literal(block.title)}\n\n{_write_alike(block)}"
+def _write_section(section: Section) -> str:
+    title = [f"{'#' * section.level} {literal(section.title)}"] if section.title else []
+    return "\n\n".join([*title, *filter(None, map(write, section.blocks))])
 
 
 def write(block: Block) -> str:
@@ -89,22 +81,6 @@ def write(block: Block) -> str:
 def _line(value: Cell) -> str:
     """What begins a line."""
     return cell(value) if isinstance(value, Name | Typed | Names) else _escape_start(cell(value))
-
-
-def _write_alike(block: Alike) -> str:
-    """A line for each: its facts beside one another, then what shows it."""
-    told = []
-    for section in block.sections:
-        facts = [row for part in section.blocks if isinstance(part, Facts) for row in part.rows]
-        shown = (cell(part.cell) for part in section.blocks if isinstance(part, Says))
-        told.append({**{label: cell(value) for label, value in facts}, "shown by": " ".join(shown)})
-    columns = list(dict.fromkeys(label for facts in told for label in facts))
-    numbers = [section.title.split()[1] for section in block.sections]
-    rows = [
-        (number, *(facts.get(label, "-") for label in columns))
-        for number, facts in zip(numbers, told, strict=True)
-    ]
-    return table(("", *columns), rows)
 
 
 def _say_further(n: int, of: tuple[str, str]) -> str:

@@ -1,6 +1,5 @@
-"""Pictures as rows of cells: error by depth, the probes of a search, error that arrives against
-error that is added, k of n with its interval, the neighbourhood of the suspect, and where and how
-values differ. The terminal paints the rows, ``picture.py`` makes SVG of them.
+"""Pictures as rows of cells: error by depth, the model with what is known of each node, the
+neighbourhood of the suspect, and where values differ. The terminal paints the rows, ``picture.py`` makes SVG of them.
 
 Pure functions: data, a width in cells and a glyph set give rows that are never wider. Every picture
 says in words what its glyphs stand for and reads without colour; in the ASCII set it is ASCII.
@@ -8,7 +7,7 @@ says in words what its glyphs stand for and reads without colour; in the ASCII s
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from rich.cells import cell_len
@@ -16,12 +15,10 @@ from rich.cells import cell_len
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.probe import HUGE
 from narrowdown.wizard.cells import SHADES, Glyphs, Part, Row, clean, cut_row, elide, fit, row, wrap
-from narrowdown.wizard.report.document import Look
-from narrowdown.wizard.report.figures import CEILING, FLOOR, log_error, log_sizes, resample
-from narrowdown.wizard.report.probe_words import WORDS
+from narrowdown.wizard.report.figures import CEILING, FLOOR, log_error, resample
 from narrowdown.wizard.report.strip import MEANING, STATES, Span, Strip, columns, where
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
-from narrowdown.wizard.words import count, number, show_error
+from narrowdown.wizard.words import count, show_error
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -102,43 +99,6 @@ def _marks(places: Sequence[tuple[int, str]], left: int, width: int, glyphs: Gly
     return [row([(" " * left, ""), (line, "bold $fails")]), *named]
 
 
-def history(
-    looks: Sequence[Look], width: int, glyphs: Glyphs, whole: int = 0, total: int = 0
-) -> list[Row]:
-    """The probes of a search in order: a bar for the size of each part (log scale, from 1 node to
-    ``whole``), its verdict below. The last ones where there are more than fit; ``total`` counts
-    those of before too."""
-    if not looks or width < 12:
-        return []
-    shown, total = looks[-(width - _SIDE) :], max(total, len(looks))
-    signs = {
-        "passes": (glyphs.passes, "$passes"),
-        "fails": (glyphs.fails, "$fails"),
-        "unresolved": (glyphs.unresolved, "$unsure"),
-        "running": (glyphs.running, "$quiet"),
-        "done": (glyphs.dot, "$quiet"),
-    }
-    sizes = "".join(
-        glyphs.levels[round(share * (len(glyphs.levels) - 1))] if share else " "
-        for share in log_sizes(shown, whole)
-    )
-    rows = []
-    if len(shown) < total:
-        said = f"the last {len(shown)} of {count(total, 'probe')}"
-        rows.append(cut_row([(said, "$quiet")], width, glyphs.ellipsis))
-    if sizes.strip():
-        rows.append(row([(f"{'nodes':<{_SIDE}}", "$quiet"), (sizes, "")]))
-    verdicts = (signs.get(look.state, signs["done"]) for look in shown)
-    rows.append(row([(f"{'verdict':<{_SIDE}}", "$quiet"), *verdicts]))
-    words = {**WORDS, "done": "without a verdict"}
-    counts = {state: sum(look.state == state for look in looks) for state in signs}
-    told = ", ".join(f"{signs[state][0]} {n} {words[state]}" for state, n in counts.items() if n)
-    return [*rows, *(row([(" " * _SIDE, ""), *line.parts]) for line in wrap(told, width - _SIDE))]
-
-
-_SIDE = len("verdict  ")  # cells of the words before a row
-
-
 def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> list[Row]:
     """The model as a strip of cells, first node to last; below it the smallest part that fails and
     the part that is tried now, and what the cells mean. Nothing before a part was tried."""
@@ -202,61 +162,6 @@ def _span_row(inside: frozenset[int], name: str, style: str, width: int, glyphs:
     return row([(text, style)])
 
 
-def bars(
-    rows: Sequence[tuple[str, float | None]],
-    width: int,
-    glyphs: Glyphs,
-    allowed: float | None = None,
-    metric: str = "",
-) -> list[Row]:
-    """Errors as bars on one log scale, the tolerance among them: what arrives at a node against
-    what it adds. ``None``: "?"."""
-    drawn = [*rows, *([("allowed", allowed)] if allowed else [])]
-    known = [log_error(value) for _, value in drawn if value is not None and value > 0]
-    if not known or width < 20:
-        return []
-    labels = min(max(cell_len(clean(label)) for label, _ in drawn), max(4, (width - 14) // 2))
-    room = max(0, width - labels - 2 - 12)
-    low, high = math.floor(min(known)) - 1, max(known)
-    found = []
-    for label, value in drawn:
-        share = (log_error(value) - low) / (high - low) if value else 0.0
-        over = bool(allowed and value and value > allowed)
-        limit = label == "allowed"
-        glyph, style = (
-            (glyphs.between, "bold") if limit else (glyphs.full, "$fails" if over else "$passes")
-        )
-        found.append(
-            row([
-                (fit(label, labels, glyphs.ellipsis) + "  ", "$quiet"),
-                (fit(show_error(value, metric), 12, glyphs.ellipsis), "bold" if over else ""),
-                (glyph * (round(share * room) if room >= 3 else 0), style),
-            ])
-        )  # fmt: skip
-    return found
-
-
-def interval(k: int, n: int, low: float, high: float, width: int, glyphs: Glyphs) -> list[Row]:
-    """k of n with its 95 % interval on a line from 0 to 100 %. Nothing below two looks: one says
-    nothing of how often."""
-    if n < 2 or not 0 <= low <= high <= 1:
-        return []
-    left, right = "0 % ", " 100 %"
-    room = max(3, width - len(left) - len(right))
-    first, middle, last = (
-        min(room - 1, max(0, round(share * (room - 1))))
-        for share in (low, min(1.0, max(0.0, k / n)), high)
-    )
-    inside = glyphs.full * (middle - first) + glyphs.mark + glyphs.full * (last - middle)
-    told = f"{k} of {n} failed: the true rate is {100 * low:.0f} % to {100 * high:.0f} %, with 95 % confidence"
-    line = row([
-        (left + glyphs.between * first, "$quiet"),
-        (inside, "$fails"),
-        (glyphs.between * (room - 1 - last) + right, "$quiet"),
-    ])  # fmt: skip
-    return [*wrap(told, width), *([line] if line.cell_length <= width else [])]
-
-
 def graph(place: Vicinity, width: int, glyphs: Glyphs) -> list[Row]:
     """The neighbourhood drawn: one row a node, edges in columns at the left; a node right below
     another in the same column reads it. The suspects carry a mark and the word."""
@@ -274,12 +179,7 @@ def graph(place: Vicinity, width: int, glyphs: Glyphs) -> list[Row]:
         before = f"{glyphs.ellipsis} {count(place.before, 'node')} before"
         rows.insert(0, cut_row([(before, "$quiet")], width, glyphs.ellipsis))
     after = f"{glyphs.ellipsis} {count(place.after, 'node')} on"
-    if place.way:
-        ops = [clean(op) for op in place.way]
-        ops = ops if len(ops) <= 5 else [*ops[:3], glyphs.ellipsis, ops[-1]]
-        way = f" {glyphs.arrow} ".join([*ops, clean(place.output)])
-        rows += wrap(f"{after}; shortest way out: {way}", width)
-    elif place.after:
+    if place.after:
         rows.append(cut_row([(after, "$quiet")], width, glyphs.ellipsis))
     return rows
 
@@ -379,58 +279,3 @@ def tiles(values: Values, width: int) -> list[Row]:
     down = ", the others down" if len(values.grid) > 1 else ""
     told = [f"the last axis runs to the right{down}", *(f"{s} {said}" for s, said in met.items())]
     return [*rows, *(line for said in told for line in wrap(said, width))]
-
-
-def histograms(values: Values, width: int, glyphs: Glyphs) -> list[Row]:
-    """How many of the reference's values and of the engine's lie where, counts on a log scale; what
-    is not finite in words."""
-    most = max((*values.expected, *values.actual), default=0)
-    sides = (
-        ("reference", values.expected, values.expected_nonfinite, ""),
-        ("engine", values.actual, values.actual_nonfinite, "$fails"),
-    )
-    wide = max(1, min(2, (width - 11) // max(1, len(values.expected))))
-    rows = []
-    for name, counts, lost, style in sides:
-        top = len(glyphs.levels) - 1
-        drawn = "".join(
-            (glyphs.levels[round(math.log(n + 1) / math.log(most + 1) * top)] if n else " ") * wide
-            for n in counts
-        )
-        said = [(f"{name:<11}", "$quiet"), (drawn, style)]
-        rows += [row(said)] if most else []
-        rows += wrap(f"{name}: {lost:,} not finite", width) if lost else []
-    low, high = number(values.low), number(values.high)
-    between = max(1, wide * len(values.expected) - len(low) - len(high))
-    axis = f"{' ' * 11}{low}{' ' * between}{high}"
-    return [*rows, *([cut_row([(axis, "$quiet")], width, glyphs.ellipsis)] if most else [])]
-
-
-def outcome_looks(outcome: Mapping[str, object]) -> tuple[int, int, float, float] | None:
-    """(k, n, low, high) of an outcome that counted failures, whatever step it came from; None for
-    any other."""
-    k, low, high = (
-        outcome.get("failures"),
-        outcome.get("interval_low"),
-        outcome.get("interval_high"),
-    )
-    of_one_build = outcome.get("behaviour") == "same-engine" or (
-        outcome.get("builds") == 1 and outcome.get("runs")
-    )
-    n = next(
-        (
-            outcome[name]
-            for name in (("runs",) if of_one_build else ("builds", "looks", "runs"))
-            if outcome.get(name)
-        ),
-        0,
-    )
-    if (
-        isinstance(k, int)
-        and isinstance(n, int)
-        and isinstance(low, int | float)
-        and isinstance(high, int | float)
-        and n
-    ):
-        return (k, n, float(low), float(high)) if k <= n else None
-    return None

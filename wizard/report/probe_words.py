@@ -96,12 +96,6 @@ def tried(probe: AnyProbe | None) -> str:
     return _DOES.get(type(probe), "a probe")
 
 
-def size(probe: AnyProbe | None) -> int:
-    """How many nodes it tries; 0 for the whole model, and for what tries no part of it."""
-    part = probe.candidate.nodes if isinstance(probe, (Measure, Check)) else ranges.ALL
-    return 0 if part == ranges.ALL else _many(part)
-
-
 def part(probe: AnyProbe | None) -> str:
     """The node ids of the part that it tries just as it is, as ranges; "" where it tries none, or
     does something to it. In later rounds what was found before is kept in a higher precision; only
@@ -113,11 +107,6 @@ def part(probe: AnyProbe | None) -> str:
     tried = probe.candidate.nodes
     cured = probe.keep and (tried == ranges.ALL or set(ids(tried)) <= set(ids(probe.keep)))
     return "" if cured else tried
-
-
-def kept(probe: AnyProbe | None) -> str:
-    """The node ids that it keeps in a higher precision, as ranges."""
-    return probe.keep if isinstance(probe, Measure) else ""
 
 
 def _read_switched_off(engine: str) -> str:

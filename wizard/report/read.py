@@ -11,10 +11,9 @@ from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.gather import Sources, Table, gather
-from narrowdown.wizard.report.prefix import Shared, shared_by_nodes
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import SessionProblem
-from narrowdown.wizard.session.state import State, find_index
+from narrowdown.wizard.session.state import State
 
 
 class Reading(msgspec.Struct, frozen=True, dict=True):
@@ -32,11 +31,7 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
     def graph(self, digest: str) -> GraphIndex | None:
         """The index of a model; None where its artifact is gone."""
-        return graph_of(self.folder, digest)
-
-    def names(self) -> Shared:
-        """What most nodes' names begin with."""
-        return shared_by_nodes(self.graph(find_index(self.state, self.state.findings.model)))
+        return Store(self.folder).load(digest, GraphIndex)
 
     def report(self) -> Report:
         """Raises SessionProblem where steps have found what there cannot be: a stranger may write
@@ -55,11 +50,6 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
                 f"There is no report of '{self.folder}': what its steps found does not fit its model or its engine. "
                 "Either somebody has changed its journal or another version of narrowdown wrote it; ask for the session anew."
             ) from error
-
-
-def graph_of(folder: Path, digest: str) -> GraphIndex | None:
-    """The index of a session's model by its artifact's digest; None where there is none."""
-    return Store(folder).load(digest, GraphIndex)
 
 
 def read(folder: Path) -> Reading:

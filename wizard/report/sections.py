@@ -7,22 +7,21 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from narrowdown.engines.causes import find_cause
 from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop
-from narrowdown.wizard.report.figures import curve, tally
+from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
-from narrowdown.wizard.report.picture import WIDE, list_surroundings
+from narrowdown.wizard.report.picture import list_surroundings
 from narrowdown.wizard.report.summary import name_inside, say_effect, say_source
 from narrowdown.wizard.words import (
-    NAME,
     count,
     decibels,
     duration,
-    elide,
     listing,
     margin,
     number,
@@ -116,17 +115,7 @@ class Picture(msgspec.Struct, frozen=True):
     plain: str = ""
 
 
-class Alike(msgspec.Struct, frozen=True):
-    """Further culprits like the one above, each a section. ``title`` names them by number, ``said``
-    is how many they are, ``names`` their nodes."""
-
-    title: str
-    said: str
-    names: tuple[str, ...]
-    sections: "tuple[Section, ...]"
-
-
-Block: TypeAlias = Facts | Table | Says | Bullets | Deeds | Code | Picture | Alike
+Block: TypeAlias = Facts | Table | Says | Bullets | Deeds | Code | Picture
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -138,23 +127,21 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def list_sections(report: Report) -> list[Section]:
-    """All that the report says. Its names are taken as they are: ``document.readable`` first."""
+    """All that the report says."""
     found = [
         _section("", *_head(report)),
         _section("See it fail", *_by_hand(report)),
         _section("What to do now", Deeds(list_deeds(report))),
-        *_before(report),
-        *_culprits(report),
+        *list_culprits(report),
         _section(
             "What it is not",
             Bullets([f"{out.what}. {out.measured}".rstrip() for out in report.ruled_out]),
         ),
-        *_workaround(report),
+        *tell_workaround(report),
         _section("What it costs, and what a cure buys", _scores(report)),
         *_trigger(report),
         _section("Written otherwise", _rewrites(report)),
         *_depth(report),
-        *_searches(report),
         *_layers(report),
         *(_section(f"{b.step}: {b.table}", Table(b.columns, b.rows)) for b in report.brought),
         _section("How we got here", _route(report.route)),
@@ -195,7 +182,6 @@ def _head(report: Report) -> list[Block]:
         Says(report.spread),
         *map(Says, map(say_lookalike, report.lookalikes)),
         Says(report.advice),
-        Says(report.names.legend),
         Says(goes_on),
         _facts(
             ("verdict", report.verdict + ("" if report.end else " (the session has not ended)")),
@@ -244,35 +230,38 @@ def _by_hand(report: Report) -> list[Block]:
     return [Says(told), Code("\n".join(report.commands))]
 
 
-def _before(report: Report) -> list[Section]:
-    w = report.workaround
-    counted = w is not None and w.unseen_n + w.samples_n
-    return [_section("Before and after the workaround", Picture("before"))] if counted else []
-
-
-def _culprits(report: Report) -> Iterator[Section]:
-    """Each culprit; those that are like one before them behind it."""
+def list_culprits(report: Report) -> Iterator[Section]:
+    """Each culprit; those that are like one before them in a table behind it."""
     told, total = report.culprits, len(report.culprits)
     for first, *like in groups(map(kind, told)):
         one = f"The {'minimal ' if told[first].minimal else ''}failing case"
         title = one if total == 1 else f"Culprit {first + 1} of {total}"
-        alike = [_alike(report, like)] if like else []
+        alike = _tell_alike(report, like) if like else []
         yield _section(title, *_culprit(told[first], first, report.metric), *alike)
 
 
-def _alike(report: Report, positions: Sequence[int]) -> Alike:
-    told, said = report.culprits, others(len(positions))
-    these = listing([str(i + 1) for i in positions], 8)
-    sections = [
-        _section(f"Culprit {i + 1} of {len(told)}", *_culprit(told[i], i, report.metric), level=3)
-        for i in positions
+def _tell_alike(report: Report, positions: Sequence[int]) -> list[Block]:
+    """What those have of their own that fail in the same way."""
+    rows = [
+        (
+            str(i + 1),
+            Names(c.nodes, 12),
+            _say_part(c.effect, report.metric, c.effect_places),
+            _say_part(c.own, report.metric, c.own_places),
+            c.verified or "?",
+            Name(say_sample(c.sample)),
+            Names(c.inputs),
+            Names(c.outputs),
+            Name(c.dir),
+            c.evidence,
+        )
+        for i, c in ((i, report.culprits[i]) for i in positions)
     ]
-    return Alike(
-        f"{'Culprit' if len(positions) == 1 else 'Culprits'} {these}: {said}",
-        said,
-        tuple(" + ".join(told[i].nodes) for i in positions),
-        tuple(sections),
-    )
+    header = (
+        "culprit", "nodes", "your model's outputs", "by itself", "fails again", "sample", "inputs", "outputs", "folder",
+        "shown by",
+    )  # fmt: skip
+    return [Says(f"{others(len(positions))}:"), Table(header, rows)]
 
 
 def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
@@ -282,23 +271,19 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
             "It passes when fed exactly and fails when its inputs are rounded: it needs its inputs in higher precision."
         ),
     )
-    way = " → ".join(
-        (*c.around.way[:4], *(["…"] if len(c.around.way) > 4 else []), c.around.output)
-    )
-    out = f"; shortest way to an output: {elide(way, NAME)}" if c.around.output else ""
     drawn = Picture(
         "around",
         position,
-        f"Around it, in the order of the model{out}",
-        "\n".join(line.plain.rstrip() for line in list_surroundings(c.around, WIDE)),
+        "Around it, in the order of the model",
+        "\n".join(line.plain.rstrip() for line in list_surroundings(c.around)),
     )
     return [
         _facts(
             ("nodes", Names(c.nodes, 12)),
             ("operators", " → ".join(c.ops) if len(c.ops) <= 12 else listing(c.ops, 12)),
-            ("inputs", Names(c.inputs)),
-            ("outputs", Names(c.outputs)),
-            ("cause", c.cause),
+            ("inputs", Names(c.inputs) if c.inputs else ""),
+            ("outputs", Names(c.outputs) if c.outputs else ""),
+            ("cause", f"{c.cause}: {find_cause(c.cause).plain}"),
             ("cut out, by itself", _say_part(c.own, metric, c.own_places)),
             (
                 "in the case folder, made smaller",
@@ -342,15 +327,14 @@ def _values(v: Values, position: int) -> list[Block]:
         "Where it is wrong: the largest difference in each tile, over the largest right value, "
         "logarithmic"
     )
-    bars = "How many values lie where, on a logarithmic scale"
     return [
         Says(("Its output", Name(v.output), f"{where} {wrong}")),
         *([Picture("heat", position, tiles)] if placed else []),
-        Picture("histograms", position, bars),
     ]
 
 
-def _workaround(report: Report) -> list[Section]:
+def tell_workaround(report: Report) -> list[Section]:
+    """What it is, how it was checked, and how to apply it; nothing where there is none."""
     w = report.workaround
     if w is None:
         return []
@@ -486,24 +470,6 @@ def _say_round(points: Sequence[Depth], metric: str, number_: int, rounds: int) 
         f"{which}{count(len(points), 'tensor')}: {show_error(points[0].error, metric)} at the first, "
         f"{show_error(points[-1].error, metric)} at the last, at most {show_error(worst.error, metric)} ({worst.name})"
     )
-
-
-def _searches(report: Report) -> list[Section]:
-    """How many probes of each search failed and passed."""
-    if not report.searches:
-        return []
-    titles = {stop.node: stop.title for stop in report.route}
-    named = [titles.get(search.node, search.step) for search in report.searches]
-    said = [
-        f"{title}: {count(len(search.looks), 'probe')}, {tally(search)}"
-        for title, search in zip(named, report.searches, strict=True)
-    ]
-    told = (
-        "Each probe is one try of some of the model's nodes, or of all of them with some kept in FP32: how large the part "
-        "was, and how it came out."
-    )
-    drawn = [Picture("searches", i, title) for i, title in enumerate(named)]
-    return [_section("The search", Says(told), Bullets(said, ("search", "searches")), *drawn)]
 
 
 def _layers(report: Report) -> list[Section]:

@@ -7,14 +7,13 @@ from narrowdown.engines import causes
 from narrowdown.engines.compare.say import say_part
 from narrowdown.engines.probe import APART
 from narrowdown.engines.search.lookalike import say_lookalike
-from narrowdown.wizard.report.document import Culprit, Report, Stop, Weighed, Workaround, readable
+from narrowdown.wizard.report.document import Culprit, Report, Stop, Weighed, Workaround
 from narrowdown.wizard.words import count, elide, listing, margin, number, show_error, switch
 
 
 def summary(report: Report) -> list[str]:
     """What was found, in a few lines of plain text: the headline, what it rests on, what to do with
-    it. Names as people read them."""
-    report = readable(report)
+    it."""
     w, metric = report.workaround, report.metric
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []

@@ -1,7 +1,7 @@
 """The neighbourhood of what is suspected: a small graph around it, for every display and for the
 report. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
@@ -24,22 +24,19 @@ class Spot(msgspec.Struct, frozen=True):
 
 class Vicinity(msgspec.Struct, frozen=True):
     """A suspect with its neighbours: never more than ``MOST`` spots. ``before`` and ``after``:
-    nodes of the model that are not drawn, upstream and downstream; ``way``: operators on the
-    shortest way to an output, the drawn ones left out; ``output``: where that way ends."""
+    nodes of the model that are not drawn, upstream and downstream."""
 
     spots: tuple[Spot, ...] = ()
     before: int = 0
     after: int = 0
-    way: tuple[str, ...] = ()
-    output: str = ""
 
 
 MOST = 12  # spots: with what stands around them they fit into a terminal of 24 rows
 
 
 def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
-    """The suspects, what they read and who reads them, as many as ``MOST``, and what lies between
-    them and an output. Ids that the graph does not have are left out."""
+    """The suspects, what they read and who reads them, as many as ``MOST``. Ids that
+    the graph does not have are left out."""
     chosen = sorted(n for n in set(suspects) if 0 <= n < len(index.nodes))[: MOST - 4]
     if not chosen:
         return Vicinity()
@@ -48,9 +45,8 @@ def vicinity(index: GraphIndex, suspects: Collection[int]) -> Vicinity:
     drawn = sorted({*chosen, *_beside(index, chosen, read, made)})
     place = {n: i for i, n in enumerate(drawn)}
     spots = tuple(_spot(index, n, place, suspect=n in chosen) for n in drawn)
-    way, output = _way(index, made, set(drawn))
     before = len(set(index.ancestors(read)) - place.keys())
-    return Vicinity(spots, before, len(set(index.descendants(made)) - place.keys()), way, output)
+    return Vicinity(spots, before, len(set(index.descendants(made)) - place.keys()))
 
 
 def _beside(
@@ -76,33 +72,6 @@ def _spot(index: GraphIndex, n: int, place: Mapping[int, int], *, suspect: bool)
     reads = tuple(sorted(place[p] for p in producers if p in place))
     makes = tuple(_form(index.tensors[t]) for t in node.outputs)
     return Spot(node.op, index.shown_names[n], reads, suspect, ", ".join(notes), makes)
-
-
-def _way(
-    index: GraphIndex, tensors: Sequence[int], drawn: Collection[int]
-) -> tuple[tuple[str, ...], str]:
-    """Operators on a shortest way from these tensors to an output, those that are drawn left out,
-    and the output's name."""
-    final = set(index.outputs)
-    came: dict[int, int] = dict.fromkeys(tensors, -1)
-    met = list(tensors)
-    for t in met:  # grows as it goes: the nearest first
-        if t in final:
-            way = [*_back(came, t)]
-            makers = (index.made_by(at) for at in reversed(way))
-            ops = tuple(n.op for n in makers if n is not None and n.id not in drawn)
-            return ops, index.tensors[t].name
-        made = (m for reader in index.readers[t] for m in index.nodes[reader].outputs)
-        further = [m for m in dict.fromkeys(made) if m not in came]
-        came |= dict.fromkeys(further, t)
-        met += further
-    return (), ""
-
-
-def _back(came: Mapping[int, int], tensor: int) -> Iterator[int]:
-    while tensor >= 0:
-        yield tensor
-        tensor = came[tensor]
 
 
 def _form(tensor: Tensor) -> str:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar, TypeVar
 import textual.driver
 from textual import events, work
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.drivers.linux_driver import LinuxDriver
 from textual.filter import Monochrome
 from textual.screen import Screen
@@ -33,7 +32,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.requests import Request
-from narrowdown.wizard.tui import glyphs, keys, palette, themes
+from narrowdown.wizard.tui import glyphs, keys, themes
 from narrowdown.wizard.tui.client import SceneChanged, Watcher
 from narrowdown.wizard.tui.foreground import Driver, Foreground
 from narrowdown.wizard.tui.library import Sessions
@@ -41,20 +40,17 @@ from narrowdown.wizard.tui.literal import clean
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import (
+    Card,
     Choose,
-    CommandsCard,
-    LogCard,
     NoteCard,
     PlainCard,
     Reading,
 )
 from narrowdown.wizard.tui.screens.session import SessionScreen
-from narrowdown.wizard.tui.screens.sessions import REFRESH, Beneath, SessionsScreen
+from narrowdown.wizard.tui.screens.sessions import REFRESH, Opening, SessionsScreen
 from narrowdown.wizard.tui.screens.setup import SetupScreen
-from narrowdown.wizard.tui.screens.step import FACES, WHERE, StepScreen
+from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.turns import InTurn
-from narrowdown.wizard.tui.widgets.answers import Answers
-from narrowdown.wizard.tui.widgets.work import Probes
 
 MadeT = TypeVar("MadeT")
 
@@ -144,10 +140,8 @@ class Narrowdown(InTurn[int]):
     # Start
 
     def get_default_screen(self) -> Screen[Any]:
-        """The sessions lie below all, and are not listed before somebody comes to them."""
-        if self._folder is not None:
-            return Beneath(f"Opening {self._folder.name}.")
-        return SessionsScreen() if self._setup is None else Beneath()
+        """Below all others."""
+        return Opening(f"Opening {self._folder.name}." if self._folder else "")
 
     def get_driver_class(self) -> type[textual.driver.Driver]:
         """On a terminal, one whose stops are ours."""
@@ -167,15 +161,14 @@ class Narrowdown(InTurn[int]):
             Foreground(self).listen()
             self.set_interval(REFRESH, end_where_the_terminal_is_gone)
         self.set_keymap(self._keymap_read.keys)
-        for problem in (
-            *self._keymap_read.problems,
-            *keys.clashes(self._keymap_read, actions_at_once().values()),
-        ):
+        for problem in self._keymap_read.problems:
             self.say(problem, warning=True)
         if self._folder is not None:
             self.open_session(self._folder)
         elif self._setup is not None:
-            self.push_screen(SetupScreen(self._setup, running=self.library.running()))
+            self.push_screen(SetupScreen(self._setup))
+        else:
+            self.show_sessions()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         """Where no motion is wanted (``TEXTUAL_ANIMATIONS=none``), a field's cursor does not blink
@@ -200,23 +193,21 @@ class Narrowdown(InTurn[int]):
         return folder in self.watchers and self.watchers[folder].scene.alive
 
     def show_sessions(self) -> None:
-        """Back to the list; the session that was open goes on, unwatched."""
+        """Back to the list; the session that was open goes on, unwatched. Before somebody comes to
+        it the list is not made."""
         while len(self.screen_stack) > 1 and not isinstance(self.screen, SessionsScreen):
             self.pop_screen()
+        if not isinstance(self.screen, SessionsScreen):
+            self.push_screen(SessionsScreen())
 
     def new_session(self) -> None:
         """The form."""
-        self.push_screen(SetupScreen(self._setup, running=self.library.running()))
+        self.push_screen(SetupScreen(self._setup))
 
     def edit_setup(self) -> None:
         """The form with the set-up of the open session, for a new one; that one stays as it is."""
         if self.scene is not None:
-            problem, folder = self.scene.problem, self.scene.folder
-            self.make_aside(
-                lambda: self.library.running(folder),
-                lambda running: self.push_screen(SetupScreen(problem, folder, running)),
-                "form",
-            )
+            self.push_screen(SetupScreen(self.scene.problem, self.scene.folder))
 
     def go_on_after(self) -> None:
         """What follows the open session, in a new one, which is opened; made in a thread."""
@@ -244,6 +235,7 @@ class Narrowdown(InTurn[int]):
                     watcher.session.close()
                 watcher = self.watchers[folder] = Watcher(session, self.library.problem(folder))
         except (Refusal, OSError, ValueError) as error:
+            self.call_from_thread(self.show_sessions)
             self.call_from_thread(
                 self.trouble, f"The session {folder.name} cannot be opened", str(error)
             )
@@ -272,6 +264,8 @@ class Narrowdown(InTurn[int]):
                     "export",
                     exclusive=False,
                 )
+        if before == "running" and message.scene.face == "ask" and isinstance(self.screen, Card):
+            self.say("The step has ended, and asks its question behind this card.")
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
@@ -449,7 +443,7 @@ class Narrowdown(InTurn[int]):
             keys.list_at_work(screen, self.glyphs), key=lambda row: row[0].id == "interrupt"
         )  # of least use: last
         return [
-            *((names, action.help) for action, names, _ in found),
+            *((names, action.help) for action, names in found),
             ("^p", "Every action by name."),
         ]
 
@@ -460,10 +454,6 @@ class Narrowdown(InTurn[int]):
     def get_key_display(self, binding: Binding) -> str:
         """Keys as people read them, in the present glyph set."""
         return keys.display(binding.key, self.glyphs)
-
-    def action_command_palette(self) -> None:
-        """Ours in place of Textual's."""
-        palette.open_palette(self)
 
     # Leaving
 
@@ -535,33 +525,6 @@ class Narrowdown(InTurn[int]):
         with contextlib.suppress(Exception):
             self._stop_watching.set()
         self.exit(Exit.OUR_FAULT)
-
-
-def actions_at_once() -> dict[str, list[str]]:
-    """Ids of the actions that work at the same time, by face of a step or class of another screen
-    or card."""
-
-    def ids(*widgets: type[DOMNode]) -> list[str]:
-        return [
-            binding.id
-            for kind in widgets
-            for _, binding in kind._merge_bindings()
-            if binding.id in keys.BY_ID
-        ]
-
-    held: dict[str, tuple[type[DOMNode], ...]] = {"ask": (Answers,), "running": (Probes,)}
-    faces: dict[str, list[str]] = {
-        f: [i for i in ids(*held.get(f, ()), StepScreen) if f in WHERE.get(i, FACES)] for f in FACES
-    }
-    others: tuple[type[DOMNode], ...] = (
-        SessionsScreen,
-        SetupScreen,
-        FinishScreen,
-        LogCard,
-        PlainCard,
-        CommandsCard,
-    )
-    return {**faces, **{screen.__name__: ids(screen) for screen in others}}
 
 
 def _refusal(session: Client, request: Request) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.report.probe_words import Outcome, part, size, tried, verdict
+from narrowdown.wizard.report.probe_words import Outcome, part, tried, verdict
 from narrowdown.wizard.report.strip import Span, Strip, Trail, parse
 from narrowdown.wizard.session.events import (
     AnyEvent,
@@ -36,7 +36,6 @@ class Row(msgspec.Struct, frozen=True):
     detail: str = ""
     started: float = 0.0
     seconds: float = 0.0
-    nodes: int = 0
     log: str = ""  # what the engine wrote meanwhile, a path below the session folder; "" where it wrote nothing
     message: str = ""  # the sentence that came with anything but a plain answer
     build: float = 0.0  # seconds of it
@@ -49,9 +48,6 @@ class Hunt(msgspec.Struct, frozen=True):
 
     rows: tuple[Row, ...] = ()
     finished: int = 0
-    best: tuple[
-        tuple[int, float], ...
-    ] = ()  # (nodes, ts) of each smaller failing part that was found
     resumed: bool = False  # this run goes on with one that was cancelled or broken off
     began: float = 0.0  # when the run started
     strip: Strip = Strip()  # what is known of each node
@@ -79,7 +75,6 @@ class Board:
         self._probes: dict[str, AnyProbe | None] = {}
         self._parts: dict[str, str] = {}
         self._finished = 0
-        self._best: list[tuple[int, float]] = []
         if not resumed:
             self._trail = Trail(count_nodes(self.state, self.state.findings.model))
 
@@ -114,7 +109,6 @@ class Board:
         return Hunt(
             rows,
             self._finished,
-            tuple(self._best),
             resumed,
             self._began,
             self._trail.strip,
@@ -139,7 +133,7 @@ class Board:
         probe = self._probes.get(event.key)
         number = self.number(event.key) or len(self._rows) + 1
         self._parts[event.key] = part(probe)
-        return Row(number, event.key, tried(probe), started=event.ts, nodes=size(probe))
+        return Row(number, event.key, tried(probe), started=event.ts)
 
     def _measured(self, event: ProbeFinished) -> None:
         measurement = event.measurement or self._store.load(event.blob, Measurement)
@@ -157,13 +151,11 @@ class Board:
         self._finished += 1
         row = self._rows[event.key]
         outcome, detail = verdict(self._probes.get(event.key), measurement, self.state.findings)
-        nodes = (measurement.nodes if measurement else 0) or row.nodes
         self._rows[event.key] = msgspec.structs.replace(
             row,
             state=outcome,
             detail=detail,
             seconds=event.seconds,
-            nodes=nodes,
             log=measurement.log if measurement else "",
             message=measurement.message if measurement else "",
             build=measurement.build_seconds if measurement else 0.0,
@@ -172,5 +164,3 @@ class Board:
         if not self._trail.whole:
             self._trail = Trail(count_nodes(self.state, self.state.findings.model))
         self._trail.take(self._parts.get(event.key, ""), outcome, detail)
-        if outcome == "fails" and row.nodes and (not self._best or nodes < self._best[-1][0]):
-            self._best.append((nodes, event.ts))

@@ -7,22 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import msgspec
-
-from narrowdown.engines.checker import environment
 from narrowdown.wizard import problem_options as words
 from narrowdown.wizard import readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
-from narrowdown.wizard.durations import type_duration
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.schedulers import LOCAL, require_cluster
-from narrowdown.wizard.sizes import type_size
-
-MOST_FAULTS = 4  # of a flow file that are listed beside its field
+from narrowdown.wizard.schedulers import LOCAL
 
 
 def as_path(text: str) -> str:
@@ -59,7 +51,7 @@ def reference(text: str, *, here: bool = True) -> str:
 
 def flow(text: str) -> str:
     """The name of a shipped flow, or a file's absolute path; empty takes the default. Raises
-    Refusal with what is wrong in the file and where, one fault a line."""
+    Refusal with what is wrong in the file first, and where."""
     if not text.strip():
         return Problem(model="").flow
     name = words.flow_name(as_path(text))
@@ -70,13 +62,11 @@ def flow(text: str) -> str:
         raise BadUsage(f"{where}{problem.message} {problem.suggestion}".strip()) from None
     faults = [] if name in shipped() else check_flow(loaded)
     if faults:
-        lines = [
-            f"Line {fault.line}: {fault.message} {fault.suggestion}".rstrip()
-            for fault in faults[:MOST_FAULTS]
-        ]
-        more = len(faults) - len(lines)
-        lines += [f"And {more} more: narrowdown flow check {loaded.path}"] if more else []
-        raise BadUsage("\n".join(lines))
+        first, more = faults[0], len(faults) - 1
+        said = f"Line {first.line}: {first.message} {first.suggestion}".rstrip()
+        raise BadUsage(
+            f"{said}\nAnd {more} more: narrowdown flow check {loaded.path}" if more else said
+        )
     return name
 
 
@@ -95,17 +85,6 @@ def _typed(read: Callable[[str], object], empty: object) -> Callable[[str], obje
 def _codes(text: str) -> list[object]:
     """Exit codes with blanks or commas between."""
     return [_typed(readers.read_exit_code, 0)(each) for each in text.replace(",", " ").split()]
-
-
-executor = _typed(lambda text: require_cluster(readers.read_executor(text)), LOCAL)
-
-
-def handed_on(text: str) -> tuple[str, ...]:
-    """Names of variables, with blanks or commas between. Raises Refusal."""
-    names = tuple(dict.fromkeys(text.replace(",", " ").split()))
-    if said := next(filter(None, map(environment.fault, names)), ""):
-        raise BadUsage(said)
-    return names
 
 
 def _several(text: str) -> list[str]:
@@ -133,14 +112,6 @@ def _parts(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-# Fields that say how the session runs and change nothing of the problem -> the name of the same in
-# Options.
-OF_THE_RUN: Mapping[str, str] = {
-    "budget": "budget",
-    "jobs": "jobs",
-    "executor": "executor",
-    "pass_env": "handed",
-}
 # What each field's text comes to, as the command line would have parsed it; an empty one takes the
 # default. All raise Refusal.
 FIELDS: Mapping[str, Callable[[str], object]] = {
@@ -163,32 +134,24 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "fail_code": _codes,
     "ignore_fail_code": _codes,
     "timeout": _typed(readers.read_seconds, UNSET["timeout"]),
-    "capture_bytes": _typed(readers.read_bytes, 0),
-    "artifact_bytes": _typed(readers.read_bytes, 0),
-    "budget": _typed(readers.read_span, 0.0),
-    "jobs": _typed(readers.read_count, 0),
-    "executor": executor,
-    "pass_env": handed_on,
 }
 
 
-# The fields that name what may be installed on the hosts of a cluster alone.
-_ELSEWHERE: Mapping[str, Callable[[str], object]] = {
-    "engine": lambda text: engine(text, here=False),
-    "reference": lambda text: reference(text, here=False),
-}
+def read(field: str, text: str, *, here: bool = True) -> object:
+    """What a field's text comes to. ``here`` False: the session runs on a cluster, whose hosts may
+    have engines that are not installed here. Raises Refusal, ``OSError``."""
+    match field:
+        case "engine":
+            return engine(text, here=here)
+        case "reference":
+            return reference(text, here=here)
+    return FIELDS[field](text)
 
 
-def _readers(where: str) -> Mapping[str, Callable[[str], object]]:
-    """What reads each field where this was typed for where the session runs."""
-    return FIELDS if where.strip() in ("", LOCAL) else {**FIELDS, **_ELSEWHERE}
-
-
-def problem_with(field: str, text: str, where: str = "") -> str:
-    """The sentence to show beside a field; "" when it is fine. ``where``: what stands in the field
-    ``executor``."""
+def problem_with(field: str, text: str, *, here: bool = True) -> str:
+    """The sentence to show beside a field; "" when it is fine."""
     try:
-        _readers(where)[field](text)
+        read(field, text, here=here)
     except Refusal as refusal:
         return str(refusal)
     except OSError as error:
@@ -196,40 +159,19 @@ def problem_with(field: str, text: str, where: str = "") -> str:
     return ""
 
 
-def build(answers: Mapping[str, str], base: Problem | None = None) -> Problem:
+def build(
+    answers: Mapping[str, str], base: Problem | None = None, executor: str = LOCAL
+) -> Problem:
     """The PROBLEM of what was typed into each field, by its name, with files digested; ``base``
     keeps what Setup does not ask. Raises Refusal, ``OSError``."""
     path = model(answers["model"])
-    where = answers["executor"]
-    given: dict[str, Any] = {
-        n: read(answers[n]) for n, read in _readers(where).items() if n not in OF_THE_RUN
-    }
+    given: dict[str, Any] = {n: read(n, answers[n], here=executor == LOCAL) for n in FIELDS}
     given["tolerance"] = _parts(answers["tolerance"])
     before = base or Problem(model=path)
     typed = {
         name: value for name, value in given.items() if answers[name] != show_field(before, name)
     }
-    return change_problem(before, {**typed, "model": path}, str(executor(where)))
-
-
-def running(answers: Mapping[str, str], base: Options) -> Options:
-    """``base`` with what was typed of how the session is to run. Raises Refusal."""
-    return msgspec.structs.replace(
-        base, **{to: FIELDS[name](answers[name]) for name, to in OF_THE_RUN.items()}
-    )
-
-
-def show_running(options: Options, name: str) -> str:
-    """What stands in a field of how the session runs; "" for what is its default."""
-    value = getattr(options, OF_THE_RUN[name])
-    if not value or value == LOCAL:
-        return ""
-    match name:
-        case "budget":
-            return type_duration(value)
-        case "pass_env":
-            return " ".join(value)
-    return str(value)
+    return change_problem(before, {**typed, "model": path}, executor)
 
 
 def show_field(problem: Problem, name: str) -> str:
@@ -237,9 +179,6 @@ def show_field(problem: Problem, name: str) -> str:
     placeholder."""
     if name == "model":
         return problem.model
-    if name in ("capture_bytes", "artifact_bytes"):
-        size = getattr(problem, name)
-        return "" if size == getattr(Problem(model=""), name) else type_size(size)
     value = tell_options(problem)[name]
     if name in ("engine", "reference", "flow"):
         return str(value)

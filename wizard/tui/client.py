@@ -24,14 +24,13 @@ from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State
-from narrowdown.wizard.tui.board import Board
+from narrowdown.wizard.tui.board import Board, Hunt
 from narrowdown.wizard.tui.ending import MIXED, REPORT
 from narrowdown.wizard.tui.scene import USED, Scene, Work
 from narrowdown.wizard.tui.sight import Eye
 
 INTERVAL = 0.25  # seconds between two looks at the session: less than five repaints a second, late ones included
 LOG_BYTES = 64 << 10
-RESCAN = 1.0  # seconds between two looks for a log that was written later
 
 
 class SceneChanged(Message):
@@ -45,47 +44,6 @@ class SceneChanged(Message):
         return isinstance(message, SceneChanged)
 
 
-class LogTail:
-    """The end of the log that was written last, below a session's ``logs`` folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "logs"
-        self._path: Path | None = None
-        self._scanned = 0.0
-        self._seen: tuple[Path, int, int] | None = None
-        self._lines: tuple[str, ...] = ()
-
-    def read(self) -> tuple[str, ...]:
-        """The last lines; read again only when the file changed. Which file it is, is looked up
-        once a second: every probe has a log of its own, and there may be thousands."""
-        now = time.monotonic()
-        if self._path is None or now - self._scanned >= RESCAN:
-            self._path, self._scanned = newest(self.folder), now
-        with contextlib.suppress(OSError):
-            if self._path is not None:
-                stat = self._path.stat()
-                mark = (self._path, stat.st_size, stat.st_mtime_ns)
-                if mark != self._seen:
-                    self._lines, self._seen = tail(self._path), mark
-        return self._lines
-
-
-def newest(folder: Path) -> Path | None:
-    """The ``.log`` file below ``folder`` that was written last and is not empty."""
-    found, latest = None, -1
-    folders = [str(folder)]
-    while folders:
-        with contextlib.suppress(OSError), os.scandir(folders.pop()) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(entry.path)
-                elif entry.name.endswith(".log") and entry.is_file():
-                    stat = entry.stat()
-                    if stat.st_size and stat.st_mtime_ns > latest:
-                        found, latest = entry.path, stat.st_mtime_ns
-    return Path(found) if found else None
-
-
 class Watcher:
     """One open session and what is known of it. One thread at a time looks, and goes on where the
     last one ended."""
@@ -94,7 +52,6 @@ class Watcher:
         self.session = session
         self.scene = Scene(session.flow, session.folder, problem=problem, now=time.time())
         self._board = Board(session.folder)
-        self._log = LogTail(session.folder)
         self._eye = Eye(Store(session.folder))
         self._first = True
 
@@ -107,13 +64,14 @@ class Watcher:
             news, trouble = False, str(error)
         work = _work(session.progress())
         offers = work.phase == "offer"
+        hunt = self._board.hunt if news else old.hunt
         new = msgspec.structs.replace(
             old,
             state=self._board.state,
-            hunt=self._board.hunt if news else old.hunt,
+            hunt=hunt,
             work=work,
             alive=session.alive(),
-            log=self._log.read(),
+            log=latest_log(session.folder, work, hunt),
             disk=disk(session.folder) if offers and old.work.phase != "offer" else old.disk,
             sight=self._eye.look(self._board.state) if news else old.sight,
             trace=tail(session.folder / "logs" / "runner.log")[-80:]
@@ -162,6 +120,14 @@ def log_of(folder: Path, name: str) -> Path | None:
     both may be a stranger's."""
     path = folder / "logs" / Path(name).name
     return path if name.endswith(".log") and folder / name == path else None
+
+
+def latest_log(folder: Path, work: Work, hunt: Hunt) -> tuple[str, ...]:
+    """The end of what the engine wrote in the probe that runs, else in the last one that wrote
+    anything."""
+    names = (work.log, *(row.log for row in reversed(hunt.rows)))
+    path = log_of(folder, next(filter(None, names), ""))
+    return tail(path) if path else ()
 
 
 def disk(folder: Path) -> tuple[int, int]:

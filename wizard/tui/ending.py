@@ -3,7 +3,7 @@ on. Pure."""
 
 import contextlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from narrowdown.engines.findings import Workaround
@@ -27,15 +27,6 @@ from narrowdown.wizard.session.following import offer
 from narrowdown.wizard.tui.scene import Scene, commands
 from narrowdown.wizard.words import count, listing, switch
 
-# What the files of a case are for; those that are not here are counted.
-FILES: Mapping[str, str] = {
-    "check.py": "shows the fault again: it ends with 1 while the fault lasts, with 0 once it is gone",
-    "model.onnx": "the smallest part that fails",
-    "good.onnx": "the largest part of it that passes",
-    "report.html": "all that was found, on one page",
-    "commands.sh": "the same with other tools",
-    "traces.txt": "which of these still name a folder, a user or a host: look before you send",
-}
 # What to do where the verdict alone says it.
 TOLD: Mapping[str, str] = {
     "refused": (
@@ -68,9 +59,9 @@ def report(scene: Scene) -> Report:
     not have, as a journal that somebody has changed may say, without the graph, too."""
     sight = scene.sight
     with contextlib.suppress(LookupError, ValueError):
-        known = Sources(graph=lambda _: sight.graph, names=sight.names)
+        known = Sources(graph=lambda _: sight.graph)
         return gather(scene.state, scene.flow, scene.problem, known)
-    return gather(scene.state, scene.flow, scene.problem, Sources(names=sight.names))
+    return gather(scene.state, scene.flow, scene.problem, Sources())
 
 
 def say_found(said: Report) -> list[str]:
@@ -196,6 +187,15 @@ def effect(said: Report) -> str:
     return " ".join(filter(None, (said.explanation, say_effect(said))))
 
 
+def say_case(scene: Scene) -> str:
+    """Where the case lies."""
+    files = sum(name.startswith("case/") for name in scene.files)
+    if not files:
+        return "The case folder is being written."
+    place = shorten_path(scene.folder / "case")
+    return f"{place}: {count(files, 'file')}. README.txt in it says what they are."
+
+
 def remedy(cure: Workaround, inside: str = "") -> str:
     """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy
     that, too. ``inside``: what is kept beside the nodes that are counted, with a space in front."""
@@ -214,33 +214,3 @@ def remedy(cure: Workaround, inside: str = "") -> str:
     if cure.switched_off:
         return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}; the engine is then {cure.engine}"
     return f"Use the engine {cure.engine}"
-
-
-def list_handed(files: Sequence[str], checkable: bool = True) -> list[tuple[str, str]]:
-    """The files of the case, relative to the session's folder, as name and what it is for.
-    ``checkable``: whether check.py can run the engine."""
-    names = [name.removeprefix("case/") for name in files if name.startswith("case/")]
-    meanings = (
-        FILES
-        if checkable
-        else {**FILES, "check.py": "cannot run this engine; commands.sh says what can"}
-    )
-    rows = [(name, meaning) for name, meaning in meanings.items() if name in names]
-    further = sorted({Path(name).parts[0] for name in names if "/" in name})
-    more = f"; {count(len(further) - 1, 'more such folder')} beside it" if len(further) > 2 else ""
-    shown = further[:1] if more else further
-    rows += [(f"{folder}/", f"the same for {folder.replace('-', ' ')}{more}") for folder in shown]
-    rest = sum("/" not in name and name not in FILES for name in names)
-    return [
-        *rows,
-        *(
-            [
-                (
-                    "and",
-                    f"{count(rest, 'more file')}: inputs, right and wrong values, versions, every measurement",
-                )
-            ]
-            if rest
-            else []
-        ),
-    ]

@@ -20,7 +20,7 @@ PANELS: Mapping[str, str] = {
         "the smallest part that still fails: the fault is in there. Then, in words, what the last tries have shown."
     ),
     "probes-panel": f"The tries, the newest first: what was tried, how it came out, how long it took. {TRIES} "
-    "Arrows choose one, {probe} opens it, {probes} lists them all.",
+    "{probes} lists them all, and shows what the engine wrote during one.",
     "log-panel": "The last lines that the engines wrote; {log} opens all.",
     "why": "Why the answer that stands as recommended is the one that the numbers support.",
     "measured-panel": (
@@ -51,7 +51,7 @@ PANELS: Mapping[str, str] = {
 
 WHY = "Why the recommended answer is recommended, then what this step is for; at an end, the reason for every answer."
 PICTURES = (
-    f"Around the suspect. {GRAPH} {DEPTH} Bars: errors on one logarithmic scale, with what is "
-    f"allowed among them. Probes: one column a try, as high as the part that it tried is large. {TRIES}"
+    f"Around the suspect. {GRAPH} {DEPTH} The model: every node from left to right, coloured by the smallest part that "
+    "it was tried in."
 )
 DETAILS = "The message as it was written, to read and to copy."

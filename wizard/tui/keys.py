@@ -1,23 +1,20 @@
-"""Every action of the terminal UI: its id, its label, its keys. Users remap them in ``keys.yaml``
+"""Every action of the terminal UI: its id, its label, its keys. Users remap them in their settings
 (docs/keys.md).
 
 Single letters, arrows, Enter and Escape only: tmux and terminals eat most control keys.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from textual.binding import Binding, BindingType
-from textual.dom import DOMNode
 from textual.keys import Keys, _character_to_key, format_key
 from textual.screen import Screen
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.wizard import config
-from narrowdown.wizard.flow.load import FlowProblem, load_texts
 from narrowdown.wizard.tui.glyphs import Glyphs
 
 
@@ -48,7 +45,6 @@ ACTIONS: tuple[Action, ...] = (
     Action("open", "open", "enter", "Open the highlighted session."),
     Action("new", "new", "n", "Start a new session."),
     Action("only", "find", "slash", "Show only the sessions that hold the words that you type."),
-    Action("call", "rename", "r", "Give the highlighted session another name.", shown=False),
     Action(
         "remove",
         "delete",
@@ -85,13 +81,6 @@ ACTIONS: tuple[Action, ...] = (
         "probes",
         "o",
         "Every probe of this step, and what the engine wrote during it.",
-        shown=False,
-    ),
-    Action(
-        "probe",
-        "look",
-        "enter",
-        "Look into the highlighted probe: what it tried, what came out, its log.",
     ),
     Action(
         "details",
@@ -146,10 +135,6 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("retry", "go on", "R", "Start the session's runner again after it died."),
     Action("close", "close", "escape", "Close the card.", shown=False, typing=True),
-    Action("follow", "follow", "f", "In the log: go to its end and stay there.", shown=False),
-    Action("find", "find", "slash", "In the log: look for words.", shown=False),
-    Action("next_match", "next match", "n", "In the log: to the next match.", shown=False),
-    Action("match_before", "match before", "N", "In the log: to the match before.", shown=False),
     Action("scroll_up", "scroll up", "pageup", "Scroll the page.", shown=False),
     Action("scroll_down", "scroll down", "pagedown", "Scroll the page.", shown=False),
 )
@@ -193,26 +178,13 @@ def bindings(*ids: str) -> list[BindingType]:
     ]
 
 
-def label_on(screen: Screen[Any], action: str, label: str) -> str:
-    """What an action is called on a screen now, of which ``label`` is the usual name; "" where it
-    can do nothing there."""
-    name = getattr(screen, "label_of", None)
-    return str(name(action, label)) if name else label
-
-
-def list_at_work(screen: Screen[Any], glyphs: Glyphs) -> list[tuple[Action, str, DOMNode]]:
-    """Each action that works on a screen now, once: with its keys as people read them, and the node
-    whose it is."""
-    found: dict[str, tuple[list[str], DOMNode]] = {}
+def list_at_work(screen: Screen[Any], glyphs: Glyphs) -> list[tuple[Action, str]]:
+    """Each action that works on a screen now, once, with its keys as people read them."""
+    found: dict[str, list[str]] = {}
     for key, active in screen.active_bindings.items():
         if active.enabled and active.binding.id in BY_ID:
-            found.setdefault(active.binding.id, ([], active.node))[0].append(display(key, glyphs))
-    called = {name: label_on(screen, name, BY_ID[name].label) for name in found}
-    return [
-        (msgspec.structs.replace(BY_ID[name], label=called[name]), " ".join(names), node)
-        for name, (names, node) in found.items()
-        if called[name]
-    ]
+            found.setdefault(active.binding.id, []).append(display(key, glyphs))
+    return [(BY_ID[name], " ".join(names)) for name, names in found.items()]
 
 
 def display(key: str, glyphs: Glyphs) -> str:
@@ -236,52 +208,28 @@ def display(key: str, glyphs: Glyphs) -> str:
     return names.get(key) or (key.upper() if re.fullmatch(r"f\d+", key) else format_key(key))
 
 
-def config_file(environment: Mapping[str, str] | None = None) -> Path:
-    """``$XDG_CONFIG_HOME/narrowdown/keys.yaml``."""
-    return config.folder(environment) / "keys.yaml"
-
-
 class Keymap(msgspec.Struct, frozen=True):
-    """What a user's file asks for: action id -> keys in Textual's names, the place of each in the
-    file (``path:line``), and a sentence for each thing in it that cannot be used."""
+    """What a user's settings ask for: action id -> keys in Textual's names, and a sentence for each
+    thing that cannot be used."""
 
     keys: dict[str, str] = {}
     problems: tuple[str, ...] = ()
-    places: dict[str, str] = {}
 
     def of(self, action: str) -> tuple[str, ...]:
         """The keys of an action, the user's or its own. Raises ``KeyError`` for an unknown id."""
         return tuple((self.keys.get(action) or BY_ID[action].keys).split(","))
 
 
-def read(path: Path) -> Keymap:
-    """A user's keys. A file that is missing asks for nothing; one that is broken is said, and the
-    default keys stay."""
-    if not path.exists():
-        return Keymap()
-    try:
-        data, lines = load_texts(str(path), "keys file", "actions to keys")
-    except FlowProblem as problem:
-        return Keymap(problems=(f"{problem} The default keys are used.",))
-    return chosen(data, {name: f"{path}:{lines.key(name)[0]}" for name in data})
-
-
 def of_user() -> Keymap:
-    """What the user's settings ask for, and over it what their file of keys does. Raises Refusal
-    where the settings cannot be read."""
-    settings, own = config.load(), read(config_file())
-    below = chosen(
-        settings.keys, {name: f"{settings.path}:{line}" for name, line in settings.lines.items()}
-    )
-    return Keymap(
-        {**below.keys, **own.keys}, (*below.problems, *own.problems), {**below.places, **own.places}
-    )
+    """What the user's settings ask for. Raises Refusal where they cannot be read."""
+    settings = config.load()
+    places = {name: f"{settings.path}:{line}" for name, line in settings.lines.items()}
+    return chosen(settings.keys, places)
 
 
 def chosen(data: Mapping[str, Any], where: Mapping[str, str]) -> Keymap:
     """The keys that a mapping of actions to keys asks for. ``where`` each stands: ``path:line``."""
     keys: dict[str, str] = {}
-    places: dict[str, str] = {}
     problems: list[str] = []
     for name, value in data.items():
         place = where[name]
@@ -298,24 +246,10 @@ def chosen(data: Mapping[str, Any], where: Mapping[str, str]) -> Keymap:
             else:
                 good.append(key)
         if good:
-            keys[name], places[name] = ",".join(dict.fromkeys(good)), place
+            keys[name] = ",".join(dict.fromkeys(good))
         elif not _texts(value):
             problems.append(f"{place}: '{name}' has no key; its default stays.")
-    return Keymap(keys, tuple(problems), places)
-
-
-def clashes(keymap: Keymap, together: Iterable[Sequence[str]]) -> list[str]:
-    """A sentence for each key that the user gave to an action while another one of the same screen
-    has it. ``together``: ids of actions that work at the same time."""
-    found: dict[tuple[str, ...], str] = {}
-    for ids in together:
-        for mine in (i for i in ids if i in keymap.keys):
-            for other in ids:
-                for key in set(keymap.of(mine)) & set(keymap.of(other)) if other != mine else ():
-                    pair = (key, *sorted((mine, other)))
-                    said = f"{keymap.places[mine]}: the key '{format_key(key)}' of '{mine}' is also that of '{other}'; "
-                    found.setdefault(pair, said + f"give '{other}' another one, too.")
-    return list(found.values())
+    return Keymap(keys, tuple(problems))
 
 
 def _unusable(key: str, action: Action) -> str:

@@ -53,7 +53,6 @@ class Sessions:
             given, policy="person", offers=True, detach=True, first=()
         )
         self._yes, self._watch, self._first = tuple(yes), watch, given.first
-        self._running: dict[Path, Options] = {}  # of sessions whose form says how they run
 
     def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
         """The sessions of this user, the latest first; ``also``: those that lie elsewhere and were
@@ -66,45 +65,37 @@ class Sessions:
         """Whether the runner at work on this session was told to wait."""
         return (progress.read(folder) or {}).get("paused") is True
 
-    @_refusing()
-    def running(self, folder: Path | None = None) -> Options:
-        """How the session in ``folder`` runs when it is opened from here; without one, any new
-        session."""
-        options = self._running.get(folder, self._options) if folder else self._options
-        if folder and not options.handed:
-            passed = passed_variables.remembered(folder, folders.describe(folder).problem) or ()
-            options = msgspec.structs.replace(options, handed=passed)
-        return options
+    @property
+    def executor(self) -> str:
+        """Where sessions run that are opened from here."""
+        return self._options.executor
 
     @_refusing()
-    def create(self, problem: Problem, running: Options | None = None) -> Path:
+    def create(self, problem: Problem) -> Path:
         """A new session's folder. Pins the flow, and remembers the scripts that the user has just
-        typed as theirs. ``running``: how it runs whenever it is opened from here, if not as the
-        command line says."""
-        options = running or self._options
-        passed_variables.refuse(problem, options.handed, options.executor)
+        typed as theirs."""
+        passed_variables.refuse(problem, self._options.handed, self.executor)
         loaded = load_flow(problem.flow)
         trust.agree(problem)
         if loaded.flow.reference and problem.reference == Problem(model="").reference:
             problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
             trust.admit(problem, self._yes)  # the flow may be somebody else's
-        made = folders.create(problem, loaded.text)
-        self._running[made] = options
-        return made
+        return folders.create(problem, loaded.text)
 
     @_refusing()
-    def edit(self, folder: Path, problem: Problem, running: Options) -> Path:
-        """A new session's folder, of another set-up than the session in ``folder``, or that runs
-        otherwise; it takes over that one's measurements where they still hold. Refused where that
-        one would run what nobody here agreed to: nothing of it becomes the user's own unseen."""
+    def edit(self, folder: Path, problem: Problem) -> Path:
+        """A new session's folder, of another set-up than the session in ``folder``; it takes over
+        that one's measurements where they still hold. Refused where that one would run what nobody
+        here agreed to: nothing of it becomes the user's own unseen."""
         before = folders.describe(folder).problem
-        if not changes(before, problem) and running == self.running(folder):
+        if not changes(before, problem):
             raise BadUsage("Nothing is another than it was: change a field, or go back.")
-        passed_variables.refuse(problem, running.handed, running.executor)
+        remembered = passed_variables.remembered(folder, before) if problem.check else None
+        handed = self._options.handed or remembered or ()
+        passed_variables.refuse(problem, handed, self.executor)
         trust.agree(problem, self._yes, before)
-        made, _ = begin(folder, problem, running.handed)
-        passed_variables.chosen(made, running.handed)
-        self._running[made] = running
+        made, _ = begin(folder, problem, handed)
+        passed_variables.chosen(made, handed)
         return made
 
     @_refusing()
@@ -112,9 +103,7 @@ class Sessions:
         """A new session's folder, which goes on from the ended session in ``folder`` with what
         follows a failing case. Refused as ``edit`` is, and where nothing follows."""
         trust.admit(folders.describe(folder).problem, self._yes)
-        running = self.running(folder)
-        made, _ = begin_after(folder, executor=running.executor)
-        self._running[made] = running
+        made, _ = begin_after(folder, executor=self.executor)
         return made
 
     def demos(self) -> Mapping[str, str]:
@@ -138,10 +127,9 @@ class Sessions:
         if self._watch or (not first and folders.load(folder).end):
             return Client.attach(folder, "watch" if self._watch else "controller")
         consent = trust.admit(about.problem, self._yes)
-        running = self._running.get(folder, self._options)
-        passed = passed_variables.chosen(folder, running.handed, running.executor)
+        passed = passed_variables.chosen(folder, self._options.handed, self.executor)
         options = msgspec.structs.replace(
-            running, first=tuple(map(dict, first)), handed=passed, consent=consent
+            self._options, first=tuple(map(dict, first)), handed=passed, consent=consent
         )
         return Client.open(folder, options)
 
@@ -153,14 +141,6 @@ class Sessions:
     def remove(self, folder: Path) -> None:
         """Delete a session; one that is being worked on stays."""
         removal.remove(folder)
-
-    @_refusing()
-    def rename(self, folder: Path, name: str) -> Path:
-        """Give a session another name; its new folder. What is handed to its checker stays so."""
-        renamed = passed_variables.rename(folder, name)
-        if folder in self._running:
-            self._running[renamed] = self._running.pop(folder)
-        return renamed
 
     @_refusing()
     def problem(self, folder: Path) -> Problem:

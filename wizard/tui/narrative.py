@@ -40,20 +40,7 @@ def log(scene: Scene) -> tuple[str, ...]:
         if written
         else ["", "the engine has written nothing"]
     )
-    return scene.short(tuple(lines))
-
-
-def say_waiting(scene: Scene) -> str:
-    """What waits since the step has ended, for a card that lies over it; "" while nothing does.
-    Keys stand in braces."""
-    visit = scene.visit
-    if scene.face == "ask" and visit and visit.question:
-        return (
-            f"The step has ended and asks: {scene.short(visit.question.ask)} {{close}} goes there."
-        )
-    if scene.face == "stopped":
-        return "The step was stopped. {close} closes this card."
-    return "The step has ended. {close} closes this card." if scene.face == "offer" else ""
+    return tuple(lines)
 
 
 def noted(scene: Scene) -> tuple[str, ...]:
@@ -250,8 +237,4 @@ def why(scene: Scene) -> Sequence[tuple[str, str]]:
         sections.append((node.title, node.explain))
     elif scene.node in scene.flow.ends:
         sections.insert(0, (scene.flow.ends[scene.node].title, scene.flow.ends[scene.node].explain))
-    if scene.sight.names.in_sight(sections):
-        sections.append(("Names", scene.sight.names.legend))
-    return [(scene.short(h), t if h == "Names" else scene.short(t)) for h, t in sections] or [
-        ("", "Nothing has been measured yet.")
-    ]
+    return sections or [("", "Nothing has been measured yet.")]

@@ -2,23 +2,20 @@
 log's end. Pure."""
 
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
 from narrowdown.wizard.flow.commands import Command, by_hand, known_versions, values
 from narrowdown.wizard.flow.model import Flow, FlowNode
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.report.prefix import leave_out
 from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.tui.board import Hunt
 from narrowdown.wizard.tui.sight import Sight
-from narrowdown.wizard.words import elide
 
-T = TypeVar("T")
 Face = Literal["starting", "offer", "running", "ask", "ended", "stopped"]
 
 
@@ -79,17 +76,6 @@ class Scene(msgspec.Struct, frozen=True):
     trouble: str = ""  # why the session cannot be read just now, one sentence
     now: float = 0.0
 
-    def short(self, value: T) -> T:
-        """A text, or data with texts in it, its names as people read them; ``names_left_out`` tells
-        how."""
-        return leave_out(value, self.sight.names.prefix)
-
-    @property
-    def names_left_out(self) -> str:
-        """For the edge of a panel: what names are shown without; "" where they are whole."""
-        prefix = self.sight.names.prefix
-        return f"names without {elide(prefix, 48)}" if prefix else ""
-
     @property
     def id(self) -> str:
         """The session's id, or its folder's name while the journal is empty."""
@@ -134,6 +120,11 @@ class Scene(msgspec.Struct, frozen=True):
         """The visit being drawn; None for a node that was not entered yet."""
         here = self.state.here
         return here if here and not here.answer else None
+
+    @property
+    def held(self) -> bool:
+        """Whether another window steers it, so that this one only looks on."""
+        return self.alive and bool(self.work.holder)
 
     @property
     def busy(self) -> bool:

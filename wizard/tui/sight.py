@@ -12,7 +12,6 @@ import msgspec
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.report.figures import log_error
-from narrowdown.wizard.report.prefix import Shared, leave_out, shared_by_nodes
 from narrowdown.wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from narrowdown.wizard.session.state import State, find_index
 
@@ -20,14 +19,13 @@ from narrowdown.wizard.session.state import State, find_index
 class Sight(msgspec.Struct, frozen=True):
     """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's
     place among them, -1 where unknown. ``places``: the neighbourhood of each culprit and of what is
-    suspected now; ``now``: which of them that is, -1 the last. ``names``: what is left out of
-    names. ``graph``: of the model that is searched, None where it is not known."""
+    suspected now; ``now``: which of them that is, -1 the last. ``graph``: of the model that is
+    searched, None where it is not known."""
 
     logs: tuple[float, ...] = ()
     here: int = -1
     places: tuple[Vicinity, ...] = ()
     now: int = -1
-    names: Shared = Shared()
     graph: GraphIndex | None = None
 
 
@@ -58,18 +56,10 @@ class Eye:
             rows = self._store.load(key.table, list[dict[str, Any]]) or []
             logs, here = _depth(rows, key.culprit)
             index = self._graph(key.index)
-            names = shared_by_nodes(index)
-            drawn = (
-                {
-                    nodes: leave_out(vicinity(index, ids(nodes)), names.prefix)
-                    for nodes in key.suspects
-                }
-                if index
-                else {}
-            )
+            drawn = {n: vicinity(index, ids(n)) for n in key.suspects} if index else {}
             places = {nodes: place for nodes, place in drawn.items() if place.spots}
             now = list(places).index(key.now) if key.now in places else -1
-            self._sight = Sight(logs, here, tuple(places.values()), now, names, index)
+            self._sight = Sight(logs, here, tuple(places.values()), now, index)
         return self._sight
 
     def _graph(self, digest: str) -> GraphIndex | None:

@@ -7,11 +7,9 @@ from typing import Final, Literal
 import msgspec
 
 from narrowdown.engines.faults import signal_name
-from narrowdown.engines.probe import Check, Import, LoadInputs, Sanitize
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.session.events import WorkerDied
-from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.words import ELSEWHERE, count, window
 
@@ -62,7 +60,7 @@ class Trouble(msgspec.Struct, frozen=True):
 TITLES: Final[dict[Kind, str]] = {
     "notice": "Note",
     "input": "Your input cannot be used",
-    "engine": "The engine said no",
+    "engine": "This step could not be done",
     "worker": "A worker died",
     "ours": "A bug of narrowdown itself",
 }
@@ -204,35 +202,13 @@ def _step(scene: Scene) -> Trouble | None:
     )
     return Trouble(
         "engine",
-        who_refused(scene, visit),
+        TITLES["engine"],
         f"{head} {error}",
         f"Likely: {meaning}" if meaning else "",
         log[-LINES:],
         str(scene.folder / "logs") if log else "",
         f"{{log}} shows the log. {can} {{edit}} changes the set-up.",
     )
-
-
-def who_refused(scene: Scene, visit: Visit) -> str:
-    """The title of a step that could not be done: the engine under test, the reference or the
-    checker said no."""
-    for key, known in reversed(list(scene.state.known.items())):
-        asked = scene.state.asked.get(key)
-        if (
-            known.run != visit.run
-            or known.resolved
-            or asked is None
-            or (answer := known.measurement) is None
-        ):
-            continue
-        if asked.asks(Check):
-            return "The checker said no"
-        if answer.status == "reference-failed":
-            return "The reference said no"
-        if asked.asks(Import) or asked.asks(Sanitize) or asked.asks(LoadInputs):
-            return "The model or its inputs could not be taken in"
-        return TITLES["engine"]
-    return TITLES["engine"]
 
 
 def _stopped(scene: Scene) -> Trouble:

@@ -273,7 +273,6 @@ def test_the_bundle(session: Path, tmp_path: Path) -> None:
         "report.json",
         "journal.jsonl",
         "environment.json",
-        "nodes.json",
         "keep_fp32.py",
         "workaround.md",
         "culprit-2",

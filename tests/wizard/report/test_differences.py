@@ -108,4 +108,4 @@ def test_a_machine_without_the_engine_or_the_inputs() -> None:
     )
     assert here.facts["version"] == {"version": "not here"}
     assert "inputs" not in here.facts, "what is not there cannot differ"
-    assert here.facts["model"] == {"file": "a" * 12}
+    assert here.facts["model"] == {"file": "a" * 64}

@@ -22,7 +22,7 @@ from narrowdown.engines.steps.compare import CompareOutcome
 from narrowdown.wizard.bundle.check_script import Asked
 from narrowdown.wizard.bundle.issue import issue
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.report.gather import Sources, _spread, gather, searches
+from narrowdown.wizard.report.gather import Sources, _spread, gather
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import to_markdown
 from narrowdown.wizard.session.events import Event, ProbeFinished, ProbeStarted, StepFinished
@@ -74,7 +74,6 @@ def test_parts_are_drawn_in_the_model_that_was_searched(tmp_path: Path) -> None:
         *(event for nodes in range(6) for event in asked(f"k{nodes}", part(nodes))),
         cleaned,
     )
-    assert [search.whole for search in searches(fold(script))] == [45]
     board = Board(tmp_path)
     board.extend(script)
     assert (board.hunt.whole, len(board.hunt.strip.cells)) == (45, 45)

@@ -1,15 +1,11 @@
 """What a search has shown of each node: the smallest part decides, the window shrinks, and every
 sentence is true."""
 
-import xml.etree.ElementTree as ElementTree
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines.graph import ranges
-from narrowdown.wizard.report import picture
-from narrowdown.wizard.report.document import Look, Search
 from narrowdown.wizard.report.strip import (
     STATES,
     Trail,
@@ -117,33 +113,6 @@ def test_nodes_are_named_shortly() -> None:
     assert [name_nodes(parse(p)) for p in ("", "7", "52-73", "3,5-9,12", "1,3,5,7-9")] == [
         "no node", "node 7", "nodes 52 to 73", "nodes 3, 5 to 9 and 12", "6 nodes from 1 to 9",
     ]  # fmt: skip
-
-
-def test_the_picture_shows_the_model_and_each_probe_and_is_sound_xml() -> None:
-    looks = tuple(
-        Look(state, nodes_of(parse(part)), part)  # type: ignore[arg-type]
-        for part, state in (
-            ("0-49", "passes"),
-            ("50-99", "fails"),
-            ("50-74", "unresolved"),
-            ("75-99", "fails"),
-        )
-    )
-    root = ElementTree.fromstring(picture.history(Search("reduce", "<reduce>", 100, looks)))
-    texts = [text.text or "" for text in root.iter("text")]
-    assert "<reduce>" in root.attrib["aria-label"]
-    assert [text for text in texts if text in ("✓", "✗", "?")][-4:] == ["✓", "✗", "?", "✗"]
-    strip = [r.get("class") for r in root.iter("rect") if r.get("y") == "0.0"]
-    assert strip == ["good", "bad"], "right on its own, then (a letter between) still wrong"
-    assert any("suspects" in text for text in texts)
-
-
-def test_a_search_of_sets_shows_how_many_nodes_each_kept() -> None:
-    looks = tuple(Look("passes", 0, "", kept) for kept in ("0-99", "0-11", "0-4"))
-    root = ElementTree.fromstring(picture.history(Search("precision", "precision", 100, looks)))
-    sizes = [float(r.get("height", "")) for r in root.iter("rect")]
-    assert sizes == sorted(sizes, reverse=True)
-    assert len(set(sizes)) == 3
 
 
 @pytest.mark.parametrize("part", ["\N{SUPERSCRIPT TWO}-3", "9" * 5_000, "1-2,x", "-"])

@@ -11,9 +11,10 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
 from narrowdown.engines.steps.layerwise import LayerwiseOutcome
+from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui import keys
@@ -214,7 +215,6 @@ class FakeLibrary:
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
-        self.runs: dict[Path, Options] = {}  # as the form said
         self.followed: list[Path] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
@@ -226,12 +226,10 @@ class FakeLibrary:
     def paused(self, folder: Path) -> bool:
         return folder in self.waiting
 
-    def running(self, folder: Path | None = None) -> Options:
-        return self.runs.get(folder, Options()) if folder else Options()
+    executor = LOCAL
 
-    def create(self, problem: Problem, running: Options) -> Path:
+    def create(self, problem: Problem) -> Path:
         self.created.append(problem)
-        self.runs[self.session.folder] = running
         return self.session.folder
 
     def weight(self, folder: Path) -> str:
@@ -240,18 +238,8 @@ class FakeLibrary:
     def remove(self, folder: Path) -> None:
         self.listed = [entry for entry in self.listed if entry.path != folder]
 
-    def rename(self, folder: Path, name: str) -> Path:
-        self.listed = [
-            msgspec.structs.replace(e, id=name, path=e.path.with_name(name))
-            if e.path == folder
-            else e
-            for e in self.listed
-        ]
-        return folder.with_name(name)
-
-    def edit(self, folder: Path, problem: Problem, running: Options) -> Path:
+    def edit(self, folder: Path, problem: Problem) -> Path:
         self.edited.append((folder, problem))
-        self.runs[self.session.folder] = running
         return self.session.folder
 
     def after(self, folder: Path) -> Path:
@@ -412,11 +400,18 @@ def measured_on(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeS
         profile=",".join(str(i / 10 - 6) for i in range(60)),
         message=f"139 of 412 tensors are over tolerance; {name} adds the most error.",
     )
+    node = name.encode(errors="replace").decode()
+    tensors = [
+        {"name": f"t{i}", "node": node if i == 40 else "", "error": 10 ** (i / 10 - 6)}
+        for i in range(60)
+    ]
+    table = Store(session.folder).put(msgspec.json.encode(tensors))
     s.add(e.ProbeFinished(key="k5", run=2, measurement=measured(0.4, 24), seconds=2))
     s.add(
         e.StepFinished(
             run=2,
             node="layerwise",
+            tables={"tensors": table},
             outcome=msgspec.to_builtins(outcome),
             findings=msgspec.to_builtins(findings(name)),
             seconds=31,

@@ -6,7 +6,7 @@ import pytest
 
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.widgets.bottom import Bottom, Key, fitting
+from narrowdown.wizard.tui.widgets.bottom import Bottom, Key
 
 from . import golden
 from . import scripted as s
@@ -17,19 +17,6 @@ Make = Callable[..., Narrowdown]
 
 def within(shown: Callable[[], list[tuple[int, Key]]], edge: int) -> Callable[[], bool]:
     return lambda: bool(shown()) and max(at + key.width for at, key in shown()) <= edge
-
-
-def test_what_fits() -> None:
-    assert fitting([5, 5, 5], [-1, -1, 0], 15) == [True, True, True]
-    assert fitting([5, 5, 5], [-1, -1, 0], 12) == [True, False, True]
-    assert fitting([5, 9, 2], [-1, -1, 0], 12) == [True, False, True], (
-        "no smaller one takes its place"
-    )
-    assert fitting([5, 5], [0, 1], 3) == [False, False]
-    assert fitting([9, 6, 8, 7], [-1, 3, 0, 1], 22) == [False, True, True, True]
-    assert fitting([9, 6, 8, 7], [-1, 3, 0, 1], 18) == [False, False, True, True], (
-        "of those that stay the last one goes"
-    )
 
 
 @pytest.mark.parametrize(
@@ -59,22 +46,6 @@ def shown_by(app: Narrowdown) -> list[tuple[int, Key]]:
     return [place for line in app.screen.query(Bottom) for place in line.standing(line.size.width)]
 
 
-async def test_while_paused_the_key_says_that_it_goes_on(
-    session: FakeSession, make_app: Make
-) -> None:
-    s.running(session)
-    app = make_app()
-    async with app.run_test(size=(120, 40)) as pilot:
-        await settle(pilot, lambda: labels(app).get("pause") == "pause")
-        session.snapshot = {**(session.snapshot or {}), "paused": True}
-        await settle(pilot, lambda: labels(app).get("pause") == "go on")
-        assert ("go on", "p") in {
-            (action.label, key) for action, key, _ in keys.list_at_work(app.screen, app.glyphs)
-        }
-        session.snapshot = {**session.snapshot, "paused": False}
-        await settle(pilot, lambda: labels(app).get("pause") == "pause")
-
-
 @pytest.mark.parametrize(
     ("scene", "steers"),
     [
@@ -97,7 +68,7 @@ async def test_a_window_that_only_looks_on_names_no_key_that_steers(
         session.snapshot = {**(session.snapshot or {}), "holder": "process 7", "paused": True}
         await settle(pilot, lambda: "take_over" in labels(app))
         await settle(pilot, lambda: not steers & labels(app).keys())
-        helped = {action.id for action, _, _ in keys.list_at_work(app.screen, app.glyphs)}
+        helped = {action.id for action, _ in keys.list_at_work(app.screen, app.glyphs)}
         assert {"take_over", "note", "log", "back"} <= helped
         assert not steers & helped
         assert "paused: p goes on" not in golden.text_of(app)

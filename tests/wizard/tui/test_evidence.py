@@ -1,19 +1,13 @@
 """What a step measured, as a newcomer reads it: nothing that says nothing, nothing of another
 step."""
 
-from typing import Any
-
 import pytest
 
-from narrowdown.engines.findings import Case, Culprit
-from narrowdown.engines.probe import Candidate
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.tui import narrative
-from narrowdown.wizard.tui.board import Board, Hunt, Row
+from narrowdown.wizard.tui.board import Board
 from narrowdown.wizard.tui.client import Watcher
-from narrowdown.wizard.tui.glyphs import UNICODE
-from narrowdown.wizard.tui.widgets.evidence import LONGEST, Seen, evident, facts, shorten
-from narrowdown.wizard.tui.widgets.finish import culprit_rows, say_alike_culprit
+from narrowdown.wizard.tui.widgets.evidence import LONGEST, facts, shorten
 
 from . import scripted as s
 from .scripted import FakeSession
@@ -43,22 +37,6 @@ def test_whole_numbers_are_told_by_how_many_are_wrong() -> None:
         facts({"own": 1.0, "own_places": [1, 168]}, ("own",), "extract", "rel_l2")[0][1]
         == "wrong in 1 of 168 values"
     )
-    case = Case(
-        Candidate(),
-        "real:0",
-        nodes=("q",),
-        own=1.0,
-        effect=1.0,
-        own_places=(1, 168),
-        effect_places=(2, 168),
-    )
-    rows = dict(culprit_rows(Culprit(case, "rounding"), "rel_l2", 80, UNICODE))
-    assert rows["fails"] == (
-        "by itself it is wrong in 1 of 168 values; your model's outputs are wrong in 2 of 168 values by it"
-    )
-    assert "Wrong in 1 of 168 values; your model in 2 of 168 values." in say_alike_culprit(
-        Culprit(case, "rounding"), "rel_l2", 80, UNICODE
-    )
 
 
 def test_a_zero_that_says_nothing_is_left_out_and_what_was_not_measured_is_not() -> None:
@@ -74,32 +52,13 @@ INTERVAL = {"interval_low": 0.4, "interval_high": 1.0}
 
 
 @pytest.mark.parametrize(
-    ("outcome", "told"),
-    [
-        ({"failures": 1, "looks": 1}, ""),
-        ({"failures": 5, "looks": 5}, "5 of 5 failed"),
-        ({"failures": 5, "runs": 5, "builds": 1, "behaviour": "steady"}, "5 of 5 failed"),
-        ({"failures": 1, "runs": 5, "builds": 3, "behaviour": "rebuilds-differ"}, "1 of 3 failed"),
-    ],
+    ("looks", "rows"),
+    [(1, []), (5, [("times looked", "5"), ("of them failing", "1")])],
 )
-def test_how_often_is_drawn_from_two_looks_on(outcome: dict[str, Any], told: str) -> None:
-    fields = ("looks", "runs", "failures", *INTERVAL)
-    drawn, drawings = evident(outcome | INTERVAL, fields, Seen(), 80, UNICODE)
-    assert {"looks", "failures", *INTERVAL} <= set(drawn)
-    text = "\n".join(row.plain for drawing in drawings for row in drawing)
-    assert text.startswith(told)
-    assert bool(text) == bool(told)
-
-
-def test_the_search_is_drawn_once_parts_are_tried() -> None:
-    whole = tuple(Row(i, f"k{i}", "the whole model", "fails", nodes=95) for i in range(6))
-    assert evident({}, (), Seen(hunt=Hunt(whole), whole=95), 80, UNICODE)[1] == []
-    parts = tuple(Row(i, f"k{i}", "a part", "done", nodes=3) for i in range(4))
-    (drawing,) = evident({}, (), Seen(hunt=Hunt(whole + parts), whole=95), 80, UNICODE)[1]
-    text = "\n".join(row.plain for row in drawing)
-    assert "with the size of the part that each tried" in text
-    assert "6 fails" in text
-    assert "4 without a verdict" in text, "every mark of the picture is named"
+def test_how_often_it_failed_is_told_from_two_looks_on(
+    looks: int, rows: list[tuple[str, str]]
+) -> None:
+    assert facts({"looks": looks, "failures": 1}, ("looks", "failures"), "compare") == rows
 
 
 def test_after_a_rewind_no_probe_of_another_step_is_shown(session: FakeSession) -> None:
@@ -177,9 +136,7 @@ def test_what_runs_without_a_failure_leave_open_stands_behind_why(session: FakeS
     scene = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
     assert scene is not None
     assert missed in narrative.why(scene)[0][1]
-    assert evident(outcome, ("looks", "failures", *INTERVAL), Seen(), 80, UNICODE)[1] == [], (
-        "and only there"
-    )
+    assert missed not in str(facts(outcome, ("looks", "failures"), "compare")), "and only there"
 
 
 def test_of_several_sentences_each_is_whole_and_of_a_name_both_ends() -> None:

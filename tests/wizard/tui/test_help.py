@@ -71,7 +71,7 @@ async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(
     ("scene", "parts"),
     [
         (s.opened, ["What will run", "What Enter starts"]),
-        (s.running, ["Probes (has the keyboard)", "Working"]),
+        (s.running, ["Probes", "Working"]),
         (s.asking, ["Your answer (has the keyboard)", "Measured", "Why this is recommended"]),
         (s.ended, ["What to do now", "What fails", "The workaround", "To share"]),
     ],

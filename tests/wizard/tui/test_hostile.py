@@ -17,6 +17,17 @@ from textual.containers import VerticalScroll
 
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.hand_on import Deed
+from narrowdown.wizard.report.sections import (
+    Bullets,
+    Code,
+    Facts,
+    Name,
+    Names,
+    Says,
+    Section,
+    Table,
+    Typed,
+)
 from narrowdown.wizard.report.strip import Strip
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.session.events import Offered, QuestionAsked
@@ -25,7 +36,6 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
 from narrowdown.wizard.tui.literal import clean, elide, fit, join_contents, literal
-from narrowdown.wizard.tui.palette import Command, Palette
 from narrowdown.wizard.tui.scene import Scene, Slot, Work
 from narrowdown.wizard.tui.screens.overlays import (
     Choose,
@@ -50,8 +60,8 @@ from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.troubles import Trouble
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom, Key
-from narrowdown.wizard.tui.widgets.evidence import Evidence, profile
-from narrowdown.wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
+from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, profile
+from narrowdown.wizard.tui.widgets.finish import Journey, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Gallery, Surroundings
 from narrowdown.wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
 from narrowdown.wizard.tui.widgets.route import Crumb, Route, crumb
@@ -59,7 +69,7 @@ from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
 from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Tail
 
 from . import scripted
-from .scripted import FakeSession, findings, flow, settle
+from .scripted import FakeSession, flow, settle
 
 NASTY = [
     "[/red]",
@@ -128,10 +138,8 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         Probes(),
         Model(),
         Tail(),
-        Culprits(),
-        Cure(),
+        ReportText(),
         Journey(),
-        Files(),
         Todos(),
         Panel(name),
         Troubles(),
@@ -142,14 +150,12 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
 
 def scene(name: str, rows: tuple[Row, ...] = (), route: tuple[Visit, ...] = ()) -> Scene:
     """A scene with the name in every place that may hold one."""
-    place = Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name)
+    place = Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4)
     return Scene(
         flow(),
         Path("/tmp") / "s",
         state=State(id=name, opened=1.0, route=route),
-        hunt=Hunt(
-            rows, 4, ((9, 1.0), (3, 2.0)), strip=Strip(2, ("wrong", "right"), ((0, 0),), 1, (name,))
-        ),
+        hunt=Hunt(rows, 4, strip=Strip(2, ("wrong", "right"), ((0, 0),), 1, (name,))),
         work=Work(
             text=name, expected=9, done=3, eta=3.0, workers=(Slot(1, "busy", name, 3.0, name),)
         ),
@@ -175,7 +181,7 @@ def fill(app: App[None], name: str) -> None:
     )
     unknown = Visit(name, answer=name)
     rows = tuple(
-        Row(i, name, name, state, name, nodes=9)
+        Row(i, name, name, state, name)
         for i, state in enumerate(("passes", "fails", "unresolved", "running", "done"), 1)
     )
     whole = scene(name, rows, (visit, unknown))
@@ -184,29 +190,28 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Crumb).tell((plot, state.route, "layerwise"))
     app.query_one(Route).tell((plot, state.route, name, name))
     app.query_one(Evidence).show(
-        {"message": name, "culprit": name, name: name, "profile": "1,2,3"},
+        {"message": name, "culprit": name, name: name},
         ("culprit", name, "profile"),
+        seen=Seen(Sight((-3.0, -1.0), 1), metric=name),
     )
     app.query_one(Doing).show(work, hunt)
     app.query_one(Probes).show(rows, 9.0)
     app.query_one(Model).show(hunt)
     app.query_one(Tail).show([name, name])
-    found = findings(name)
-    app.query_one(Culprits).tell(found)
-    app.query_one(Cure).tell((found, " and all inside it"))
+    facts = Facts([(name, (name, Name(name), Typed(name), Names((name, name), 1, name)))])
+    table = Table((name, name), [(name, Name(name))])
+    blocks = (facts, table, Says(name), Bullets([name]), Code(name))
+    app.query_one(ReportText).tell([Section(name, blocks), Section(name, blocks)])
     app.query_one(Journey).tell((plot, state.route))
-    app.query_one(Files).tell((name, [(name, name)]))
     app.query_one(Todos).tell([Deed(name, name), Deed(name)])
     app.query_one(Panel).name_it(name, name)
     app.query_one(Troubles).show(
         tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER)
     )
     app.query_one(Surroundings).tell(
-        (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4, (name,), name),)
+        (Vicinity((Spot(name, name), Spot(name, name, (0,), True, name)), 3, 4),)
     )
-    app.query_one(Bottom).tell(
-        (Key(name, name, name, "why"), Key(name, name, name, "command_palette"))
-    )
+    app.query_one(Bottom).tell((Key(name, name, name, "why"), Key(name, name, name, "log")))
     app.query_one(Answers).show(
         plot,
         (
@@ -287,7 +292,6 @@ def draw(texts: list[str]) -> None:
                 RewindCard([entry]),
                 ProbesCard([entry]),
                 Pick(text, [entry], text),
-                Palette([Command(text, text, text, dict)]),
                 Drawing(text, Gallery(scene(text))),
                 MapCard([entry], text=text),
             ):
@@ -315,7 +319,7 @@ def test_lines_never_exceed_their_width(name: str, width: int) -> None:
             *crumb(plot, route, "layerwise", width, ASCII).split("\n"),
             *wrap(name, width),
             *pairs([(name, name), ("label", name)], width),
-            *profile("1,2,3,4", width, ASCII),
+            *profile(width, ASCII, Seen(Sight((-3.0, -1.0, 0.0), 1))),
         ]
     finally:
         active_app.reset(token)

@@ -1,4 +1,4 @@
-"""Keys: every action has one that can be changed in one file, mistakes in it are said, and what is
+"""Keys: every action has one that can be changed in the settings, mistakes are said, and what is
 shown is what works."""
 
 import itertools
@@ -11,16 +11,15 @@ from textual.dom import DOMNode
 
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui import keys
-from narrowdown.wizard.tui.app import Narrowdown, actions_at_once
+from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import CommandsCard, LogCard, PlainCard, Reading
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen
 from narrowdown.wizard.tui.screens.setup import SetupScreen
-from narrowdown.wizard.tui.screens.step import WHERE, StepScreen
+from narrowdown.wizard.tui.screens.step import FACES, WHERE, StepScreen
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom
-from narrowdown.wizard.tui.widgets.work import Probes
 
 from . import golden
 from . import scripted as s
@@ -28,7 +27,7 @@ from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]
 HOLDERS: tuple[type[DOMNode], ...] = (
-    SessionsScreen, SetupScreen, StepScreen, FinishScreen, Answers, Probes, LogCard, PlainCard, CommandsCard,
+    SessionsScreen, SetupScreen, StepScreen, FinishScreen, Answers, LogCard, PlainCard, CommandsCard,
 )  # fmt: skip
 # A key that nothing has by default for every action.
 NEW = {
@@ -44,6 +43,26 @@ def bound(kind: type[DOMNode]) -> dict[str, str]:
     return {b.id: b.action for _, b in kind._merge_bindings() if b.id in keys.BY_ID}
 
 
+def actions_at_once() -> dict[str, list[str]]:
+    """Ids of the actions that work at the same time, by face of a step or class of another screen
+    or card."""
+    faces: dict[str, list[str]] = {}
+    for face in FACES:
+        held = bound(Answers) if face == "ask" else {}
+        faces[face] = [i for i in (*held, *bound(StepScreen)) if face in WHERE.get(i, FACES)]
+    others = (SessionsScreen, SetupScreen, FinishScreen, LogCard, PlainCard, CommandsCard)
+    return {**faces, **{screen.__name__: list(bound(screen)) for screen in others}}
+
+
+def written(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> keys.Keymap:
+    """What settings with these keys ask for."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    file = folder / "narrowdown" / "config.yaml"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("keys:\n" + "".join(f"  {line}\n" for line in text.splitlines()))
+    return keys.of_user()
+
+
 def test_every_action_is_on_a_screen_and_has_its_method() -> None:
     for kind in HOLDERS:
         for method in bound(kind).values():
@@ -54,10 +73,9 @@ def test_every_action_is_on_a_screen_and_has_its_method() -> None:
 
 
 def test_no_two_actions_that_work_together_share_a_key() -> None:
-    everything = keys.Keymap(
-        {a.id: a.keys for a in keys.ACTIONS}, places=dict.fromkeys(keys.BY_ID, "here")
-    )
-    assert keys.clashes(everything, actions_at_once().values()) == []
+    for place, ids in actions_at_once().items():
+        held = [key for i in dict.fromkeys(ids) for key in keys.BY_ID[i].keys.split(",")]
+        assert sorted(held) == sorted(set(held)), place
 
 
 def test_only_keys_that_reach_us() -> None:
@@ -68,14 +86,14 @@ def test_only_keys_that_reach_us() -> None:
             )
 
 
-# The file
+# The settings
 
 
-def test_a_keys_file(tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
-    assert keys.read(file) == keys.Keymap()
-    file.write_text("note: [N, f4]\nexport: ?, comma\nmap: ','\nskip: Space\n")
-    found = keys.read(file)
+def test_keys_of_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    assert keys.of_user() == keys.Keymap()
+    text = "note: [N, f4]\nexport: ?, comma\nmap: ','\nskip: Space\n"
+    found = written(monkeypatch, tmp_path, text)
     assert found.keys == {
         "note": "N,f4",
         "export": "question_mark,comma",
@@ -91,7 +109,6 @@ def test_a_keys_file(tmp_path: Path) -> None:
     ("text", "line", "part"),
     [
         ("# mine\nanser: x\n", 2, "did you mean 'answer'"),
-        ("why: v\n\nwhy:\n", 3, "'why' is here already, in line 1"),
         ("why:\n", 1, "'why' has no key"),
         ("log: [l, supr]\n", 1, "'supr' cannot be a key of 'log': there is no such key"),
         ("log: paegup\n", 1, "did you mean 'pageup'"),
@@ -101,51 +118,15 @@ def test_a_keys_file(tmp_path: Path) -> None:
         ("pick: p\n", 1, "it works where you type"),
         ("close: space\n", 1, "it works where you type"),
         ("why: {a: b}\n", 1, "'why' has no key"),
-        ("why: &x w\nmap: *x\n", 1, "no aliases"),
-        ("- a\n- b\n", 1, "a keys file is a mapping of actions to keys"),
-        ("just words", 1, "a keys file is a mapping of actions to keys"),
-        ("a: [", 1, "this is not YAML"),
-        ("why: w\nmap: \x00", 2, "control character"),
     ],
 )
-def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str, line: int, part: str) -> None:
-    file = tmp_path / "keys.yaml"
-    file.write_text(text)
-    (said,) = keys.read(file).problems
-    assert said.startswith(f"{file}:{line}:")
+def test_a_mistake_is_said_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: int, part: str
+) -> None:
+    (said,) = written(monkeypatch, tmp_path, text).problems
+    assert said.startswith(f"{tmp_path / 'narrowdown' / 'config.yaml'}:{line + 1}:")
     assert part in said[:1].lower() + said[1:].replace("Did", "did")
     assert said.endswith((".", "?"))
-
-
-def test_bytes_that_are_no_text_are_said(tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
-    file.write_bytes(b"\xff\xfe\x00")
-    assert keys.read(file).problems == (
-        f"{file}: the file is not UTF-8 text (byte 0); save it as UTF-8. The default keys are used.",
-    )
-
-
-def test_a_key_given_twice_is_said_where_both_actions_work(tmp_path: Path) -> None:
-    file = tmp_path / "keys.yaml"
-    file.write_text("terms: Y\nwhy: v\nretry: d\n")
-    said = keys.clashes(keys.read(file), actions_at_once().values())
-    assert said == [
-        f"{file}:2: the key 'v' of 'why' is also that of 'pictures'; give 'pictures' another one, too.",
-        f"{file}:3: the key 'd' of 'retry' is also that of 'details'; give 'details' another one, too.",
-    ]
-    file.write_text("why: v\npictures: w\n")
-    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], (
-        "two keys may change places"
-    )
-    file.write_text("note: d\ndetails: D\n")
-    assert keys.clashes(keys.read(file), actions_at_once().values()) == [], (
-        "the list of sessions takes no notes"
-    )
-
-
-def test_where_the_keys_file_lies() -> None:
-    assert keys.config_file({"XDG_CONFIG_HOME": "/x"}) == Path("/x/narrowdown/keys.yaml")
-    assert keys.config_file({"HOME": "/home/a"}) == Path("/home/a/.config/narrowdown/keys.yaml")
 
 
 def test_the_page_about_keys_lists_every_action_with_its_keys() -> None:
@@ -226,11 +207,9 @@ async def test_every_action_can_be_remapped_at_once(
 ) -> None:
     """Every key is pressed on every face and card; in the fast suite on a question and on the
     log."""
-    file = tmp_path / "keys.yaml"
-    file.write_text("".join(f"{action}: {key}\n" for action, key in NEW.items()))
-    keymap = keys.read(file)
-    assert keymap.keys == NEW
-    assert not [*keymap.problems, *keys.clashes(keymap, actions_at_once().values())]
+    text = "".join(f"{action}: {key}\n" for action, key in NEW.items())
+    keymap = written(monkeypatch, tmp_path, text)
+    assert keymap == keys.Keymap(NEW)
     noted = pressed(monkeypatch)
     s.opened(session)
     app = make_app(keymap=keymap, entries=(Summary("k7f3", session.folder, "resnet50.onnx"),))
@@ -279,18 +258,15 @@ async def test_every_action_can_be_remapped_at_once(
         assert f"{NEW['new']} starts a new session" in golden.text_of(app)
 
 
-async def test_a_mistake_in_the_file_is_shown_at_the_start(
-    session: FakeSession, make_app: Make, tmp_path: Path
+async def test_a_mistake_in_the_settings_is_shown_at_the_start(
+    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "keys.yaml"
-    file.write_text("nonsense: z\nwhy: v\n")
     s.asking(session)
-    app = make_app(keymap=keys.read(file))
+    app = make_app(keymap=written(monkeypatch, tmp_path, "nonsense: z\nwhy: f9\n"))
     async with app.run_test(size=(120, 30)) as pilot:
-        await settle(pilot, lambda: len(app._notifications) == 2)
+        await settle(pilot, lambda: len(app._notifications) == 1)
         told = " ".join(note.message for note in app._notifications)
         assert "there is no action 'nonsense'" in told
-        assert "is also that of 'pictures'" in told
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
-        await pilot.press("v")
+        await pilot.press("f9")
         await settle(pilot, lambda: isinstance(app.screen, Reading))

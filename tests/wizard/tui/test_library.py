@@ -1,4 +1,4 @@
-"""How a session runs, as its form says, when the application opens it."""
+"""How a session runs when the application opens it."""
 
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,6 @@ from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import journal
 from narrowdown.wizard.tui.library import Sessions
-
-LIKE_THIS = {"jobs": 3, "budget": 60.0, "executor": "tcp://head:8786"}
 
 
 @pytest.fixture
@@ -38,62 +36,48 @@ def problem(**more: Any) -> Problem:
     return change_problem(Problem(model=str(MODELS / "pillars_add.onnx")), more)
 
 
-def test_a_session_runs_as_its_form_says_whenever_it_is_opened(opened: list[Options]) -> None:
-    library = Sessions(Options(jobs=2))
-    plain = library.create(problem(), library.running())
-    told = library.create(problem(), Options(**LIKE_THIS))
-    library.open(plain)
-    library.open(told)
-    library.open(library.rename(told, "mine"))
-    assert [o.jobs for o in opened] == [2, 3, 3]
-    for options in opened[1:]:
-        assert {name: getattr(options, name) for name in LIKE_THIS} == LIKE_THIS
+def test_sessions_run_as_the_command_line_says(opened: list[Options]) -> None:
+    library = Sessions(Options(jobs=2, budget=60.0))
+    library.open(library.create(problem()))
+    assert [(o.jobs, o.budget) for o in opened] == [(2, 60.0)]
 
 
-def test_the_variables_of_the_form_go_to_the_checker_and_are_remembered(
-    opened: list[Options],
-) -> None:
-    made = Sessions()
-    folder = made.create(problem(check="true {model}"), Options(handed=("HF_TOKEN",)))
+def test_variables_go_to_the_checker_and_are_remembered(opened: list[Options]) -> None:
+    made = Sessions(Options(handed=("HF_TOKEN",)))
+    folder = made.create(problem(check="true {model}"))
     made.open(folder)
     Sessions().open(folder)
     assert [o.handed for o in opened] == [("HF_TOKEN",), ("HF_TOKEN",)]
-    assert Sessions().running(folder).handed == ("HF_TOKEN",)
 
 
 def test_variables_without_a_checker_make_no_session(opened: list[Options], tmp_path: Path) -> None:
     with pytest.raises(Refusal, match="give its command with --check"):
-        Sessions().create(problem(), Options(handed=("HF_TOKEN",)))
+        Sessions(Options(handed=("HF_TOKEN",))).create(problem())
     assert not list((tmp_path / "home").rglob("session.json"))
     assert opened == []
 
 
-def test_a_session_that_only_runs_otherwise_is_a_new_one(opened: list[Options]) -> None:
+def test_a_session_without_a_change_is_no_new_one(opened: list[Options]) -> None:
     library = Sessions()
-    folder = library.create(problem(), Options(jobs=1))
+    folder = library.create(problem())
     with pytest.raises(Refusal, match="Nothing is another than it was"):
-        library.edit(folder, problem(), library.running(folder))
-    made = library.edit(folder, problem(), Options(jobs=4))
-    assert "changed" not in (made / journal.NAME).read_text(), (
-        "the note names no change of the problem"
-    )
-    library.open(folder)
-    library.open(made)
-    assert [o.jobs for o in opened] == [1, 4]
+        library.edit(folder, problem())
+    assert opened == []
 
 
 @pytest.mark.parametrize(
     ("names", "kept"),
-    [(("HF_TOKEN",), ["k"]), (("HOME_OF_MINE",), []), ((), [])],
-    ids=["same", "other", "none"],
+    [(("HF_TOKEN",), ["k"]), (("HOME_OF_MINE",), []), ((), ["k"])],
+    ids=["same", "other", "as before"],
 )
 def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
     opened: list[Options], monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], kept: list[str]
 ) -> None:
     monkeypatch.setenv("HOME_OF_MINE", "h")
-    library, checked = Sessions(), problem(check="true {model}")
-    folder = library.create(checked, Options(handed=("HF_TOKEN",)))
-    library.open(folder)
+    checked = problem(check="true {model}")
+    first = Sessions(Options(handed=("HF_TOKEN",)))
+    folder = first.create(checked)
+    first.open(folder)
     book = journal.Journal(folder / journal.NAME)
     for key, probe in (
         ("m", Import(path=checked.model, digest="d")),
@@ -102,14 +86,15 @@ def test_answers_of_a_checker_with_other_variables_are_not_taken_over(
         book.append(e.ProbeStarted(key=key, run=1, probe=probe))
         book.append(e.ProbeFinished(key=key, run=1, measurement=Measurement()))
     book.close()
-    again = library.edit(folder, problem(check="true {model}", seed=5), Options(handed=names))
+    library = Sessions(Options(handed=names))
+    again = library.edit(folder, problem(check="true {model}", seed=5))
     assert [
         event.key
         for event in journal.read(again / journal.NAME)
         if isinstance(event, e.ProbeFinished)
     ] == kept
     library.open(again)
-    assert opened[-1].handed == names
+    assert opened[-1].handed == (names or ("HF_TOKEN",))
 
 
 def test_a_session_that_lies_elsewhere_is_in_the_list_while_it_is_open(
@@ -118,7 +103,7 @@ def test_a_session_that_lies_elsewhere_is_in_the_list_while_it_is_open(
     """Whoever went back to the list from it was told "Enter goes back", and Enter did nothing, or
     opened another one."""
     library = Sessions()
-    home = library.create(problem(), Options())
+    home = library.create(problem())
     folders.create(problem(), (home / folders.FLOW).read_text(), folder=tmp_path / "elsewhere")
     assert [s.path for s in library.entries()] == [home]
     assert [s.path for s in library.entries((home, tmp_path / "elsewhere"))] == [

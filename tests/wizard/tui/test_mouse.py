@@ -12,7 +12,15 @@ from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.screens.finish import FinishScreen
-from narrowdown.wizard.tui.screens.overlays import Card, LogCard, MapCard, Pick, Reading, RewindCard
+from narrowdown.wizard.tui.screens.overlays import (
+    Card,
+    LogCard,
+    MapCard,
+    Pick,
+    ProbesCard,
+    Reading,
+    RewindCard,
+)
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen
 from narrowdown.wizard.tui.screens.setup import SetupScreen
 from narrowdown.wizard.tui.screens.step import StepScreen
@@ -126,7 +134,9 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
     app = make_app()
     async with app.run_test(size=(104, 40)) as pilot:
         await settle(pilot, lambda: "cannot tell" in golden.text_of(app))
-        await click(pilot, "cannot tell  the engine")
+        await pilot.press("o")
+        await settle(pilot, lambda: isinstance(app.screen, ProbesCard))
+        await click(pilot, "cannot tell  nodes 144-191")
         await settle(
             pilot, lambda: isinstance(app.screen, LogCard) and "Probe 4" in golden.text_of(app)
         )

@@ -26,8 +26,8 @@ from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.terminal import fold
 from narrowdown.wizard.tui import checks, themes
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.board import Board, Hunt
-from narrowdown.wizard.tui.client import LogTail, bundle
+from narrowdown.wizard.tui.board import Board, Hunt, Row
+from narrowdown.wizard.tui.client import bundle, latest_log
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, choose
 from narrowdown.wizard.tui.scene import Scene, Slot, Work
 from narrowdown.wizard.tui.widgets.answers import Answers
@@ -146,8 +146,7 @@ def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
             assert text[points.index(max(points))] == UNICODE.levels[-1]
 
 
-def test_profile_text() -> None:
-    assert figures.parse_profile("-6,-1.5,nan,inf,x,,2") == (-6.0, -1.5, 2.0)
+def test_two_bars() -> None:
     assert figures.draw_bars([0, 7], 2, UNICODE.levels) == "▁█"
 
 
@@ -196,7 +195,7 @@ def test_rows_of_a_run(session: FakeSession) -> None:
         (5, "nodes 96-119", "running"),
     ]
     assert board.hunt.finished == 4
-    assert [nodes for nodes, _ in board.hunt.best] == [96, 48]
+    assert board.hunt.strip.many == 48
     assert rows[3].detail == "the engine crashed, signal 11"
 
 
@@ -223,7 +222,6 @@ def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
     board.extend(session.script.events)
     board.extend([e.ProbeFinished(seq=99, key="k5", run=2, blob=blob)])
     assert board.hunt.rows[-1].state == "fails"
-    assert board.hunt.rows[-1].nodes == 7
 
 
 def test_a_look_at_an_engine_has_a_row_only_where_it_goes_wrong(session: FakeSession) -> None:
@@ -279,15 +277,17 @@ def test_face_follows_the_journal(
 
 
 def test_the_end_of_the_latest_log(tmp_path: Path) -> None:
-    tail = LogTail(tmp_path)
-    assert tail.read() == ()
+    rows = (Row(1, "a", "x", log="logs/1.log"), Row(2, "b", "x"))
+    assert latest_log(tmp_path, Work(), Hunt()) == ()
+    assert latest_log(tmp_path, Work(), Hunt(rows)) == (), "its file is gone"
     (tmp_path / "logs").mkdir()
-    file = tmp_path / "logs" / "worker-1.log"
-    file.write_bytes(b"one\ntwo\xff\n")
-    assert tail.read() == ("one", "two\N{REPLACEMENT CHARACTER}")
-    file.write_bytes(b"x" * 100_000 + b"\nlast\n")
-    assert tail.read()[-1] == "last"
-    assert sum(map(len, tail.read())) <= 64 << 10
+    first, second = (tmp_path / "logs" / f"{n}.log" for n in (1, 2))
+    first.write_bytes(b"one\ntwo\xff\n")
+    second.write_bytes(b"x" * 100_000 + b"\nlast\n")
+    assert latest_log(tmp_path, Work(), Hunt(rows)) == ("one", "two\N{REPLACEMENT CHARACTER}")
+    running = latest_log(tmp_path, Work(log="logs/2.log"), Hunt(rows))
+    assert running[-1] == "last"
+    assert sum(map(len, running)) <= 64 << 10
 
 
 def test_bundle_files(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The list of sessions: found, sorted, renamed, deleted; and it never moves under the cursor."""
+"""The list of sessions: found, sorted, deleted; and it never moves under the cursor."""
 
 import threading
 from collections.abc import Callable
@@ -68,7 +68,7 @@ def test_a_model_is_named_so_that_it_is_told_from_others() -> None:
     assert telling_name("/a/x.onnx", shared_names(["/a/x.onnx", "/b/x.onnx"])) == "a/x.onnx"
 
 
-async def test_sessions_are_filtered_renamed_and_deleted_by_keys(
+async def test_sessions_are_filtered_and_deleted_by_keys(
     session: FakeSession, make_app: Make
 ) -> None:
     app = make_app(folder=None)
@@ -86,13 +86,6 @@ async def test_sessions_are_filtered_renamed_and_deleted_by_keys(
             pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"]
         )
         await settle(pilot, lambda: "Your sessions: those with 'magika'" in golden.text_of(app))
-        await pilot.press("r")
-        await settle(pilot, lambda: isinstance(app.screen, Fields))
-        app.screen.query_one(Input).value = "files"
-        await pilot.press("enter")
-        await settle(
-            pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["files"]
-        )
         await pilot.press("D")
         await settle(pilot, lambda: isinstance(app.screen, Choose))
         assert "18 MiB: inputs 12 MiB" in golden.text_of(app)
@@ -128,11 +121,9 @@ async def test_a_session_that_was_told_to_wait_is_listed_as_paused(
         assert text.count("paused, open in another window") == 1
         assert text.count("open in another window") == 2
         said = "aaaaa is open in another window; leave it there first."
-        for key in ("r", "D"):
-            app.clear_notifications()
-            await pilot.press(key)
-            await settle(pilot, lambda: [n.message for n in app._notifications] == [said])
-            assert isinstance(app.screen, SessionsScreen), "nothing is asked that would be refused"
+        await pilot.press("D")
+        await settle(pilot, lambda: [n.message for n in app._notifications] == [said])
+        assert isinstance(app.screen, SessionsScreen), "nothing is asked that would be refused"
 
 
 @pytest.mark.parametrize(("written", "paused"), [(None, False), (False, False), (True, True)])

@@ -14,7 +14,6 @@ from textual.widgets import Input
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui import themes
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.palette import Palette
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import Card
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen
@@ -81,10 +80,6 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
             yield f"{face} {key}"
             await pilot.press("escape")
             await settle(pilot, lambda below=below: app.screen is below)
-    await pilot.press("ctrl+p")
-    await settle(pilot, lambda: isinstance(app.screen, Palette))
-    await pilot.pause(0.2)
-    yield "palette"
 
 
 def pieces(app: Narrowdown) -> list[tuple[str, Style]]:
@@ -195,19 +190,12 @@ async def test_nothing_moves_where_no_motion_is_wanted(
     async with app.run_test(size=(104, 30)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "running")
         await pilot.pause(0.3)
-        for key in (
-            "",
-            "n",
-            "escape",
-            "ctrl+p",
-        ):  # the face, a card with a field, the face again, the palette with its own
+        for key in ("", "n"):  # the face, a card with a field
             if key:
                 await pilot.press(key)
                 await pilot.pause(0.3)
-            if key == "escape":
-                continue
             fields = [field for field in app.screen.query(Input) if field.has_focus]
-            assert len(fields) == (key in ("n", "ctrl+p"))
+            assert len(fields) == (key == "n")
             assert all(not field.cursor_blink and field._cursor_visible for field in fields)
             before = pieces(app)
             await pilot.pause(0.6)  # a cursor blinks every half second

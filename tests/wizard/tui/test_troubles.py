@@ -8,6 +8,7 @@ import pytest
 from textual.widgets import Input
 
 from narrowdown.engines import installed
+from narrowdown.engines.probe import Measurement
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Board
@@ -25,12 +26,17 @@ Make = Callable[..., Narrowdown]
 
 
 def refused(
-    session: FakeSession, error: str, *, code: int = 4, status: str = "refused"
+    session: FakeSession, error: str, *, code: int = 4, status: str = "refused", log: str = ""
 ) -> FakeSession:
+    """``log``: what the engine wrote in its last probe, below the session's folder."""
     s.opened(session)
     session.script.add(
         e.StepStarted(run=1, node="reproduce", visit=1, step="compare", step_version=1)
     )
+    if log:
+        session.script.add(e.ProbeStarted(key="k", run=1, probe=s.measure("*")))
+        failed = Measurement(status="build-failed", log=log)
+        session.script.add(e.ProbeFinished(key="k", run=1, measurement=failed))
     session.script.add(e.StepFinished(run=1, node="reproduce", status=status, error=error))  # type: ignore[arg-type]
     session.script.add(e.SessionClosed(exit_code=code, reason=error))
     session.snapshot, session.living = {"phase": "stopped", "text": error}, False
@@ -43,10 +49,9 @@ def bad_input(session: FakeSession) -> FakeSession:
 
 def engine_said_no(session: FakeSession) -> FakeSession:
     (session.folder / "logs").mkdir(exist_ok=True)
-    (session.folder / "logs" / "001-measure-a.log").write_text(
-        "[E] parsing\n[E] NOT_IMPLEMENTED: Frobnicate [/red]\n"
-    )
-    return refused(session, "The engine could not build the model.")
+    log = "logs/001-measure-a.log"
+    (session.folder / log).write_text("[E] parsing\n[E] NOT_IMPLEMENTED: Frobnicate [/red]\n")
+    return refused(session, "The engine could not build the model.", log=log)
 
 
 def our_bug(session: FakeSession) -> FakeSession:

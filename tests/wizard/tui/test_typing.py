@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.screens.overlays import Field, Fields, LogCard, Reading
+from narrowdown.wizard.tui.screens.overlays import Field, Fields, NoteCard, Reading
 from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.typed_line import TypedLine
@@ -70,15 +70,18 @@ async def test_text_after_an_answer_that_asks_for_a_value(
 async def test_keys_of_a_card_after_the_key_that_opens_it(
     session: FakeSession, make_app: Callable[..., Narrowdown]
 ) -> None:
-    """Open the log, look for a word in it, close the search, close the log, open the words."""
+    """Open the log, close it, write half a note and leave it, open why, close it, open the help."""
     running(session)
     async with make_app().run_test(size=(104, 30)) as pilot:
         await settle(pilot, lambda: isinstance(pilot.app.screen, StepScreen))
-        typed(pilot.app, "l", "/", *"fusing", "\r", "n")
+        typed(pilot.app, "l", "\x1b", "n", *"odd w")
         await settle(
-            pilot, lambda: isinstance(pilot.app.screen, LogCard) and pilot.app.screen._matches != []
+            pilot,
+            lambda: (
+                isinstance(pilot.app.screen, NoteCard)
+                and pilot.app.screen.query_one(Input).value == "odd w"
+            ),
         )
-        assert pilot.app.screen.query_one("#find", Input).value == "fusing"
         typed(pilot.app, "\x1b", "w", "b", "?")
         await settle(
             pilot, lambda: getattr(pilot.app.screen, "_title", "Why") not in ("Why", "Log")

@@ -6,25 +6,23 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
-from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.flow.model import title
 from narrowdown.wizard.report.hand_on import Deed
+from narrowdown.wizard.report.sections import list_culprits, tell_workaround
 from narrowdown.wizard.report.stage import stage
-from narrowdown.wizard.report.summary import name_inside
 from narrowdown.wizard.session.following import offer
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.ending import (
     effect,
-    list_handed,
     list_todo,
     report,
+    say_case,
     say_found,
-    shorten_path,
 )
 from narrowdown.wizard.tui.scene import Scene
-from narrowdown.wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen
-from narrowdown.wizard.tui.widgets.finish import Culprits, Cure, Files, Journey, Todos
+from narrowdown.wizard.tui.widgets.finish import Journey, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Crumb, Route
@@ -34,7 +32,7 @@ class FinishScreen(SessionScreen):
     """Verdict, culprits, workaround, the way here, the files."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "export", "after", *(name for name in COMMON if name != "export"), *HIDDEN
+        "export", "after", *FIRST, *(name for name in COMMON if name != "export"), *HIDDEN
     )
     HELP_TEXT = (
         "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
@@ -56,7 +54,7 @@ class FinishScreen(SessionScreen):
                     id="verdict-panel",
                 )
                 yield Panel("What to do now", Todos(id="todo"), id="todo-panel")
-                yield Panel("What fails", Culprits(id="culprits"), id="culprits-panel")
+                yield Panel("What fails", ReportText(id="culprits"), id="culprits-panel")
                 yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
                 yield Panel("What stood in the way", Text(id="way"), id="way-panel")
                 yield Panel(
@@ -64,15 +62,13 @@ class FinishScreen(SessionScreen):
                     Surroundings(id="where"),
                     id="where-panel",
                 )
-                yield Panel("The workaround", Cure(id="cure"), id="cure-panel")
+                yield Panel("The workaround", ReportText(id="cure"), id="cure-panel")
                 yield Panel(
                     told("How you got here ({rewind} rewinds)"),
                     Journey(id="journey"),
                     id="journey-panel",
                 )
-                yield Panel(
-                    told("To share ({export} exports)"), Files(id="files"), id="files-panel"
-                )
+                yield Panel(told("To share ({export} exports)"), Text(id="files"), id="files-panel")
 
     def on_mount(self) -> None:
         """The page takes the arrows."""
@@ -93,7 +89,7 @@ class FinishScreen(SessionScreen):
         )
         said = report(scene)
         self.query_one("#result", Text).show("\n\n".join(say_found(said)), "bold")
-        self.query_one("#effect", Text).show(scene.short(effect(said)))
+        self.query_one("#effect", Text).show(effect(said))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
         self.query_one("#todo", Todos).tell(
             [
@@ -101,14 +97,10 @@ class FinishScreen(SessionScreen):
                 for deed in list_todo(scene, verdict, said)
             ]
         )
-        self.query_one("#culprits", Culprits).tell(scene.short(state.findings))
-        self.query_one("#culprits-panel", Panel).name_it(
-            "What fails", scene.names_left_out, needed=True
-        )
+        self.query_one("#culprits", ReportText).tell([*list_culprits(said)])
         self.query_one("#culprits-panel").display = bool(state.findings.culprits)
-        inside = name_inside(said.workaround) if said.workaround is not None else ""
-        self.query_one("#cure", Cure).tell((scene.short(state.findings), inside))
-        self.query_one("#cure-panel").display = state.findings.workaround is not None
+        self.query_one("#cure", ReportText).tell(tell_workaround(said))
+        self.query_one("#cure-panel").display = said.workaround is not None
         self._decided(scene)
         self.query_one("#where", Surroundings).tell(
             scene.sight.places if state.findings.culprits else ()
@@ -117,12 +109,7 @@ class FinishScreen(SessionScreen):
             state.findings.culprits and scene.sight.places
         )
         self.query_one("#journey", Journey).tell((scene.flow, state.route))
-        self.query_one("#files", Files).tell(
-            (
-                shorten_path(scene.folder / "case"),
-                list_handed(scene.files, can_check(scene.problem)),
-            )
-        )
+        self.query_one("#files", Text).show(say_case(scene))
         self.query_one("#files-panel").display = bool(said.culprits)
 
     def _decided(self, scene: Scene) -> None:
@@ -142,7 +129,7 @@ class FinishScreen(SessionScreen):
                 name: value for name, value in (last.outcome or {}).items() if name != "message"
             }
             fields = [name for name in (node.evidence if node else ()) if name != "goes_on"]
-            self.query_one("#decided", Evidence).show(scene.short(told), fields, last.step, seen)
+            self.query_one("#decided", Evidence).show(told, fields, last.step, seen)
             self.query_one("#decided-panel", Panel).name_it(
                 f"What decided it: {title(scene.flow, last.node)}"
             )
@@ -152,7 +139,7 @@ class FinishScreen(SessionScreen):
             for v in state.route
             if v.error and v.stepped
         ]
-        self.query_one("#way", Text).show(scene.short("\n".join(way)))
+        self.query_one("#way", Text).show("\n".join(way))
         self.query_one("#way-panel").display = bool(way)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

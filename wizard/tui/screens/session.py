@@ -40,9 +40,8 @@ from narrowdown.wizard.tui.widgets.lines import Lines, Panel, row
 from narrowdown.wizard.words import duration
 
 # On every screen of a session, after the screen's own keys.
-COMMON = (
-    "why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note", "back", "quit_session", "keys_help",
-)  # fmt: skip
+FIRST = ("keys_help", "back", "quit_session")  # they stand on the narrowest terminal, too
+COMMON = ("why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note")
 HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
@@ -130,7 +129,7 @@ class SessionScreen(Hosted):
         if self.app.screen is self:
             self._draw(scene)
         elif isinstance(card := self.app.screen, LogCard) and (log := _read_log(scene, card.probe)):
-            card.follow(*log, narrative.say_waiting(scene) if card.during else "")
+            card.follow(*log)
 
     def _draw(self, scene: Scene) -> None:
         if not self.is_attached:  # the program ends, and what it would be drawn on goes
@@ -145,7 +144,7 @@ class SessionScreen(Hosted):
     def compose(self) -> ComposeResult:
         yield TitleLine()
         yield from self.content()
-        yield Bottom(palette_from=100)  # on narrower screens the keys of the step need its room
+        yield Bottom()
 
     def content(self) -> ComposeResult:
         """Between the title line and the keys."""
@@ -198,7 +197,7 @@ class SessionScreen(Hosted):
         if scene is None or key is None or not (log := _read_log(scene, key)):
             return
         number = next((f"Probe {row.number}" for row in scene.hunt.rows if row.key == key), "Log")
-        self.app.push_screen(LogCard(*log, number, probe=key, during=scene.face == "running"))
+        self.app.push_screen(LogCard(*log, number, probe=key))
 
     def action_details(self) -> None:
         """An error as a whole, to read and to copy."""

@@ -71,14 +71,13 @@ class SessionList(OptionList, inherit_bindings=False):
     ]
 
 
-class Beneath(Hosted):
-    """What lies below the session or the form that the program was started with. Who leaves that
-    one comes to the list of sessions; for who does not, it is neither made nor drawn, which is a
-    tenth of what a start takes."""
+class Opening(Hosted):
+    """Below the session or the form that the program was started with, and seen while that one is
+    opened."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings("back", "quit_session", "interrupt")
 
-    def __init__(self, said: str = "") -> None:
+    def __init__(self, said: str) -> None:
         super().__init__()
         self._said = said
 
@@ -86,15 +85,9 @@ class Beneath(Hosted):
         yield Text(self._said, classes="quiet")
         yield Bottom()
 
-    def on_screen_resume(self) -> None:
-        """First it is only shown. Later somebody has come back to it, unless another screen lies on
-        it again."""
-        if self.stack_updates and self.app.screen is self:
-            self.action_back()
-
     def action_back(self) -> None:
         """The sessions, without waiting for the one that is opened."""
-        self.app.push_screen(SessionsScreen())
+        self.host.show_sessions()
 
 
 class SessionsScreen(Hosted):
@@ -104,11 +97,10 @@ class SessionsScreen(Hosted):
         "open",
         "new",
         "demo",
+        "keys_help",
+        "quit_session",
         "only",
         "remove",
-        "quit_session",
-        "keys_help",
-        "call",
         "interrupt",
     )
 
@@ -273,7 +265,7 @@ class SessionsScreen(Hosted):
         """Nothing can be opened where there is nothing."""
         if action == "only":
             return bool(self._all)
-        return bool(self._entries) if action in ("open", "call", "remove") else True
+        return bool(self._entries) if action in ("open", "remove") else True
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A click opens, as Enter does."""
@@ -306,24 +298,6 @@ class SessionsScreen(Hosted):
         """Show what was listed last in another way."""
         self._fresh = True
         self._show(self._all, "")
-
-    def action_call(self) -> None:
-        """Another name."""
-        entry = self.chosen
-        if entry is None or self._is_at_work(entry):
-            return
-
-        def done(values: Mapping[str, str] | None) -> None:
-            if values and values["name"]:
-                self._change(
-                    lambda: (
-                        f"It is {self.host.library.rename(entry.path, values['name']).name} now."
-                    )
-                )
-
-        text = "Letters, digits, '-', '_' and '.'; it begins with a letter or digit."
-        field = Field("name", "New name", entry.path.name, required=True)
-        self.app.push_screen(Fields(f"Rename {entry.path.name}", text, [field]), done)
 
     def action_remove(self) -> None:
         """Delete one, after a look at what it weighs."""

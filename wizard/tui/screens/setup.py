@@ -1,6 +1,7 @@
-"""A new session: model, engine, reference, inputs, tolerance, flow, and behind a fold everything
-else that the command line has. Each is checked when left; nothing runs before Start. The set-up of
-a session that is there is changed in the same form."""
+"""A new session: model, engine, reference, inputs, tolerance, flow, and behind a fold what else says
+what is wrong. Each is checked when left; nothing runs before Start. The set-up of a session that is
+there is changed in the same form. How sessions run (--jobs, --budget, --executor) is said on the
+command line."""
 
 import asyncio
 from collections.abc import Mapping
@@ -17,8 +18,7 @@ from textual.widgets import Button, Input
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import INPUT_KINDS
-from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.sizes import type_size
+from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.tui import checks, choices, keys
 from narrowdown.wizard.tui.host import Hosted
 from narrowdown.wizard.tui.screens.overlays import Pick, PickFile, Reading
@@ -37,7 +37,6 @@ class Row(msgspec.Struct, frozen=True):
 
 
 _DEFAULT = Problem(model="")
-_CAPTURES, _ARTIFACTS = type_size(_DEFAULT.capture_bytes), type_size(_DEFAULT.artifact_bytes)
 ROWS = (
     Row("model", "Model", "An ONNX file. It is read, never changed.", "path/to/model.onnx"),
     Row(
@@ -85,12 +84,6 @@ ADVANCED = (
     Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),
     Row("ignore_fail_code", "It passes with exit code", "With a checker: beside 0.", "0"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
-    Row("capture_bytes", "Disk for values", "Inner values of the model that are kept while it is searched.", _CAPTURES),
-    Row("artifact_bytes", "Disk for files", "Saved models and logs; beyond it goes what is not needed any more.", _ARTIFACTS),
-    Row("budget", "Longest session", "Such as 10m: it stops then; what it has found is kept.", "until it is through"),
-    Row("jobs", "Runs at a time", "A whole number. With 1, times are not disturbed.", "what this machine allows"),
-    Row("executor", "Where it runs", "The scheduler of a Dask cluster, such as tcp://host:8786.", "this machine"),
-    Row("pass_env", "Variables for the checker", "Names from your environment that it gets, too; blanks between.", "none"),
 )  # fmt: skip
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
@@ -119,16 +112,10 @@ class SetupScreen(Hosted):
         *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
 
-    def __init__(
-        self,
-        problem: Problem | None = None,
-        source: Path | None = None,
-        running: Options | None = None,
-    ) -> None:
-        """``source``: the session whose set-up is changed. ``running``: how it runs, or how a new
-        one would."""
+    def __init__(self, problem: Problem | None = None, source: Path | None = None) -> None:
+        """``source``: the session whose set-up is changed."""
         super().__init__()
-        self._base, self._source, self._runs = problem, source, running or Options()
+        self._base, self._source = problem, source
 
     def compose(self) -> ComposeResult:
         source = self._source
@@ -164,8 +151,6 @@ class SetupScreen(Hosted):
 
     def _given(self, name: str) -> str:
         """What stands in a field before anybody types."""
-        if name in checks.OF_THE_RUN:
-            return checks.show_running(self._runs, name)
         return checks.show_field(self._base, name) if self._base else ""
 
     def on_mount(self) -> None:
@@ -191,10 +176,13 @@ class SetupScreen(Hosted):
     @work(group="check", exit_on_error=False)
     async def _check(self, name: str) -> None:
         """Check one field off the loop: a path may lie on a slow disk."""
-        text, where = (self.query_one(f"#{field}", Input).value for field in (name, "executor"))
-        said = await asyncio.to_thread(checks.problem_with, name, text, where)
+        text = self.query_one(f"#{name}", Input).value
+        said = await asyncio.to_thread(self._problem_with, name, text)
         if self.query_one(f"#{name}", Input).value == text:
             self._say(name, said)
+
+    def _problem_with(self, name: str, text: str) -> str:
+        return checks.problem_with(name, text, here=self.host.library.executor == LOCAL)
 
     def _say(self, name: str, problem: str) -> None:
         mark = f"{self.host.glyphs.fails} " if problem else ""
@@ -227,9 +215,8 @@ class SetupScreen(Hosted):
         """Check all fields, then create the session and open it."""
         fields = (*ROWS, *ADVANCED)
         answers = {field.name: self.query_one(f"#{field.name}", Input).value for field in fields}
-        where = answers["executor"]
         problems = {
-            name: await asyncio.to_thread(checks.problem_with, name, text, where)
+            name: await asyncio.to_thread(self._problem_with, name, text)
             for name, text in answers.items()
         }
         for name, problem in problems.items():
@@ -252,14 +239,9 @@ class SetupScreen(Hosted):
 
     def _made(self, answers: Mapping[str, str]) -> Path:
         """The new session's folder; blocks. Raises Refusal, ``OSError``, ``ValueError``."""
-        problem = checks.build(answers, self._base)
-        running = checks.running(answers, self._runs)
         library = self.host.library
-        return (
-            library.edit(self._source, problem, running)
-            if self._source
-            else library.create(problem, running)
-        )
+        problem = checks.build(answers, self._base, library.executor)
+        return library.edit(self._source, problem) if self._source else library.create(problem)
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""

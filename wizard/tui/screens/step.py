@@ -11,7 +11,6 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widget import Widget
 
 from narrowdown.wizard.flow.commands import Command
 from narrowdown.wizard.flow.model import title
@@ -21,7 +20,7 @@ from narrowdown.wizard.tui import keys, narrative
 from narrowdown.wizard.tui.board import Hunt
 from narrowdown.wizard.tui.scene import Face, Scene, commands, offered
 from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields
-from narrowdown.wizard.tui.screens.session import COMMON, HIDDEN, SessionScreen
+from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.answers import TOGETHER, Answers
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, drop_said
@@ -89,7 +88,7 @@ class StepScreen(SessionScreen):
     screen)."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "take_over", "go", "skip", "stop", "stop_now", "pause", "retry", *COMMON, *HIDDEN
+        "take_over", "go", "stop", "retry", *FIRST, "skip", "pause", "stop_now", *COMMON, *HIDDEN
     )
     HELP_TEXT = (
         "Each step measures something and then asks one question. The answer that the measurement supports is preselected: Enter "
@@ -97,7 +96,7 @@ class StepScreen(SessionScreen):
     )
 
     _drawn: tuple[str, str, int] = ("", "", 0)
-    _keys_by = (False, False)  # only looks on, paused: what the bottom line was made by
+    _held = False  # another window steers: what the bottom line was made by
     _began = False  # Enter was pressed on the offer that is still shown
     _pressed: tuple[str, str, float] = ("", "", 0.0)
     route = getters.query_one("#route", Route)
@@ -155,27 +154,20 @@ class StepScreen(SessionScreen):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002
         """Keys that make no sense on this face are neither shown nor obeyed."""
-        if action == "rewind" and not (
-            self.scene and any(visit.answer for visit in self.scene.state.route)
-        ):
-            return False
+        scene = self.scene
         if action == "take_over":
-            return self.scene is not None and self.scene.alive and bool(self.scene.work.holder)
+            return scene is not None and scene.held
+        if action in STEERING and scene is not None and scene.held:
+            return False
+        if action == "rewind" and not (scene and any(v.answer for v in scene.state.route)):
+            return False
         if action in WHERE:
-            face = self.scene.face if self.scene else "starting"
+            face = scene.face if scene else "starting"
             # Pressed before the screen could show what Enter began, it stops that all the same.
             return face in WHERE[action] or (
                 face == "offer" and self._began and action in ("stop", "stop_now")
             )
         return True
-
-    def label_of(self, action: str, label: str) -> str:
-        """What a key does now: one that another window has to press does nothing here, though it
-        says so when pressed."""
-        work = self.scene.work if self.scene and self.scene.alive else None
-        if work is None or action not in STEERING:
-            return label
-        return "" if work.holder else "go on" if action == "pause" and work.paused else label
 
     def draw(self, scene: Scene) -> None:
         face, node, visit = scene.face, scene.at, scene.visit
@@ -190,15 +182,15 @@ class StepScreen(SessionScreen):
         )
         self._head(scene)
         self._keep_keys(scene)
-        found = scene.short(troubles(scene))
+        found = troubles(scene)
         self.query_one("#troubles", Troubles).show(found)
         self.query_one("#deaths", Troubles).show(found)
-        notes = scene.short("\n".join(f"- {text}" for text in narrative.noted(scene)))
+        notes = "\n".join(f"- {text}" for text in narrative.noted(scene))
         self._show_panel("noted", "#noted-panel", notes)
         self._plan(scene)
         self._work(scene)
         because = next((o.because for o in offered(visit) if o.recommended), "")
-        because = scene.short(because) if face == "ask" else ""
+        because = because if face == "ask" else ""
         self._show_panel("because", "#why", because)
         made = commands(scene) if face in ("offer", "ask") else ()
         self._show_panel("typed", "#by-hand", self._by_hand(made))
@@ -222,7 +214,7 @@ class StepScreen(SessionScreen):
         called = f"Step {number}: {node.title}{again if entries > 1 else ''}" if node else ""
         self.question.name_it(called or title(scene.flow, here))
         asking = visit.question.ask if visit and visit.question else (node.ask if node else "")
-        self.query_one("#ask", Text).show(scene.short(asking), "bold")
+        self.query_one("#ask", Text).show(asking, "bold")
         explain = node.explain if node else ""
         short = explain.split("\n\n")[0] if scene.face != "offer" else explain
         self.query_one("#explain", Text).show(short)
@@ -234,15 +226,14 @@ class StepScreen(SessionScreen):
         """Another step begins at its top; other keys work there, and where another window took
         over."""
         drawn = (scene.node, scene.face, self._number(scene))
-        by = (bool(scene.work.holder), scene.work.paused)
         if drawn != self._drawn:
             self._drawn, self._began = drawn, False
             self.page.scroll_home(animate=False)
             self.call_after_refresh(self._follow)
             self.refresh_bindings()
-        elif by != self._keys_by:
+        elif scene.held != self._held:
             self.refresh_bindings()
-        self._keys_by = by
+        self._held = scene.held
 
     def _by_hand(self, made: Sequence[Command]) -> str:
         """The same by hand: of several commands the first; the card lists them all."""
@@ -266,25 +257,20 @@ class StepScreen(SessionScreen):
         tolerance = criterion.tolerance if criterion else None
         metric = criterion.metric if criterion else str(outcome.get("metric") or "")
         height = 5 if self.app.size.height >= 32 else 3
-        seen = Seen(scene.sight, tolerance, metric, scene.hunt, scene.hunt.whole, height)
-        named = scene.names_left_out if scene.sight.names.in_sight(visit.outcome) else ""
-        self.query_one("#measured-panel", Panel).name_it("Measured", named, needed=True)
-        told = drop_said(scene.short(outcome), because)
+        seen = Seen(scene.sight, tolerance, metric, height)
+        told = drop_said(outcome, because)
         self.query_one("#evidence", Evidence).show(told, fields, visit.step, seen)
 
     def _take_focus(self, scene: Scene) -> None:
         """The keyboard follows the face, so that Enter always means what the bottom line says."""
         visit = scene.visit
-        wanted: Widget | None = None
         if scene.face == "ask" and visit:
-            self.answers.show(scene.flow, scene.short(offered(visit)), measured=bool(visit.step))
-            wanted = self.answers
-        elif scene.face == "running":
-            wanted = self.query_one(Probes)
+            self.answers.show(scene.flow, offered(visit), measured=bool(visit.step))
+        if scene.face == "ask" and not scene.held:
+            if not self.answers.has_focus and self.app.screen is self:
+                self.answers.focus()
         elif self.focused is not None:
             self.set_focus(None)
-        if wanted is not None and not wanted.has_focus and self.app.screen is self:
-            wanted.focus()
 
     def _doing(self, scene: Scene) -> str:
         """The state of the step at hand, in a word or two."""
@@ -357,13 +343,6 @@ class StepScreen(SessionScreen):
         return asked[:2] != before[:2] or asked[2] - before[2] > TOGETHER
 
     # Keys of this screen
-
-    def on_probes_opened(self, event: Probes.Opened) -> None:
-        """Enter on a probe."""
-        if (
-            time.monotonic() - self._pressed[2] > TOGETHER
-        ):  # Enter pressed twice to run a step asks for no card
-            self.look_into(event.key)
 
     def action_go(self) -> None:
         """Run what is offered."""

@@ -1,9 +1,5 @@
-"""What a step measured: the flow's evidence fields with their labels, and pictures of those that
-are better seen.
-
-Which picture is drawn follows from the names of the fields, not from the step: ``profile`` is error
-by depth, ``inherited`` with ``added`` are bars, ``interval_low`` with ``failures`` are k of n.
-"""
+"""What a step measured: the flow's evidence fields with their labels; the field ``profile`` is
+drawn as error by depth."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,16 +10,11 @@ from textual.content import Content
 
 from narrowdown.wizard.facts import label, say_fact, show_value
 from narrowdown.wizard.report import pictures
-from narrowdown.wizard.report.document import Look
-from narrowdown.wizard.report.figures import parse_profile
-from narrowdown.wizard.tui.board import Hunt
 from narrowdown.wizard.tui.glyphs import Glyphs
 from narrowdown.wizard.tui.literal import elide, paint
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
 
-_INTERVAL = ("interval_low", "interval_high")
-BARS = ("inherited", "added", "effect")
 # So many of so many: one line, not two.
 _OF: Mapping[str, str] = {
     "samples_failing": "samples",
@@ -52,22 +43,19 @@ SHARE = "rel_l2"  # the usual metric: what is said in per cent needs no name
 LONGEST = 160  # characters of a value; the report has it whole
 LIST = 40  # characters from which on a value is too long to be read twice
 SENTENCES = re.compile(r"(?<=\.) +(?=\S)")
-SEARCH = 4  # probes that tried parts of the model: from here on their history is worth a picture
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What the pictures need beside the outcome. ``whole``: nodes of the model."""
+    """What the picture needs beside the outcome."""
 
     sight: Sight = Sight()
     tolerance: float | None = None
     metric: str = ""
-    hunt: Hunt = Hunt()
-    whole: int = 0
     height: int = 5
 
 
 class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
-    """``message`` first, then label and value of each field, then the pictures."""
+    """``message`` first, then label and value of each field, then error by depth."""
 
     _told: tuple[Mapping[str, Any], Sequence[str], str, Seen] = ({}, (), "", Seen())
 
@@ -86,14 +74,11 @@ class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
         rows: list[Content] = []
         if message := str(outcome.get("message", "")):
             rows += wrap(message, width)
-        drawn, drawings = evident(outcome, fields, seen, width, self.glyphs)
         # An empty text means that there is nothing to name.
-        plain = [
-            n for n in fields if n not in ("message", "profile", *drawn) and outcome.get(n) != ""
-        ]
+        plain = [n for n in fields if n not in ("message", "profile") and outcome.get(n) != ""]
         rows += pairs(facts(outcome, plain, step, seen.metric), width)
-        for drawing in drawings:
-            rows += drawing
+        if "profile" in fields:
+            rows += profile(width, self.glyphs, seen)
         return rows
 
 
@@ -142,6 +127,7 @@ def facts(
             or (name in _ONLY_IF and value in (0, False))
             or of == 0
             or (name, value) == ("metric", SHARE)
+            or (name in ("looks", "failures") and outcome.get("looks") == 1)
         ):
             continue
         if value is None and (
@@ -157,53 +143,9 @@ def facts(
     return rows + ([("not measured", ", ".join(missing))] if missing else [])
 
 
-def evident(
-    outcome: Mapping[str, Any], fields: Sequence[str], seen: Seen, width: int, glyphs: Glyphs
-) -> tuple[tuple[str, ...], list[list[Content]]]:
-    """The pictures of an outcome, and the fields that they show in place of a line of text."""
-    drawn: tuple[str, ...] = ()
-    drawings: list[list[Content]] = []
-    if "inherited" in fields and "added" in fields and outcome.get("added") is not None:
-        there = [(label(name), outcome.get(name)) for name in BARS if name in fields]
-        if bars := pictures.bars(there, width, glyphs, seen.tolerance, seen.metric):
-            drawn += BARS
-            drawings.append(paint(bars))
-    looked = pictures.outcome_looks(outcome)
-    if looked and "failures" in fields:
-        # Where none failed the message says so, and how rare a failure may still be is a detail
-        # behind "why".
-        drawings.append(paint(pictures.interval(*looked, width, glyphs)) if looked[0] else [])
-        drawn += (
-            "failures",
-            "looks",
-            *(("builds",) if outcome.get("builds") == 1 else ()),
-            *_INTERVAL,
-        )
-    if "profile" in fields:
-        drawings.append(profile(str(outcome.get("profile", "")), width, glyphs, seen))
-    drawings.append(history(seen.hunt, width, glyphs, seen.whole))
-    return drawn, [drawing for drawing in drawings if drawing]
-
-
-def history(hunt: Hunt, width: int, glyphs: Glyphs, whole: int) -> list[Content]:
-    """The probes of a search, said and drawn; nothing where too few tried a part of the model.
-    ``whole``: nodes of the model."""
-    looks = [Look(row.state, row.nodes) for row in hunt.rows]
-    sizes = [look.nodes for look in looks if look.nodes > 0]
-    if len(sizes) < SEARCH or min(sizes) == max(sizes):  # all of one size are no search
-        return []
-    told = "the probes in order, with the size of the part that each tried (nodes)"
-    return [
-        *wrap(told, width, "$quiet"),
-        *paint(pictures.history(looks, width, glyphs, whole, hunt.finished)),
-    ]
-
-
-def profile(values: str, width: int, glyphs: Glyphs, seen: Seen = Seen()) -> list[Content]:  # noqa: B008 (frozen)
-    """Error by depth: tensor by tensor where the table is known, else from the outcome's own few
-    bins."""
-    logs = seen.sight.logs or parse_profile(values)
-    here = seen.sight.here if seen.sight.logs else -1
-    marks = [(here, "the suspect")] if here >= 0 else []
-    drawn = pictures.Profile(logs, seen.tolerance, seen.metric, marks)
+def profile(width: int, glyphs: Glyphs, seen: Seen) -> list[Content]:
+    """Error by depth, tensor by tensor; nothing where the table of them is gone."""
+    sight = seen.sight
+    marks = [(sight.here, "the suspect")] if sight.here >= 0 else []
+    drawn = pictures.Profile(sight.logs, seen.tolerance, seen.metric, marks)
     return paint(pictures.depth(drawn, width, glyphs, seen.height))

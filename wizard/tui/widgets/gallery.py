@@ -5,61 +5,40 @@ from collections.abc import Sequence
 
 from textual.content import Content
 
-from narrowdown.wizard.facts import label
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.culprit_groups import groups
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.tui.glyphs import Glyphs
 from narrowdown.wizard.tui.literal import paint
 from narrowdown.wizard.tui.scene import Scene
-from narrowdown.wizard.tui.widgets.evidence import BARS, Seen, history, profile
+from narrowdown.wizard.tui.widgets.evidence import Seen, profile
 from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
 from narrowdown.wizard.words import count
 
 
 def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
     """What can be drawn of this session so far; a sentence where that is nothing."""
-    state, findings, sight = scene.state, scene.state.findings, scene.sight
+    findings, sight = scene.state.findings, scene.sight
     tolerance = findings.criterion.tolerance if findings.criterion else None
     metric = findings.criterion.metric if findings.criterion else ""
-    drawn: list[tuple[str, list[Content]]] = []
-    for number, place in enumerate(sight.places, 1):
-        of = f" {number} of {len(sight.places)}" if len(sight.places) > 1 else ""
-        drawn.append((f"Around the suspect{of}", paint(pictures.graph(place, width, glyphs))))
     seen = Seen(sight, tolerance, metric, height=8)
-    logs = next(
+    drawn = [
+        ("Around the suspect", surroundings(sight.places, width, glyphs)),
+        ("Error by depth", profile(width, glyphs, seen)),
         (
-            str(v.outcome["profile"])
-            for v in reversed(state.route)
-            if v.outcome and v.outcome.get("profile")
+            "The model, first node to last",
+            paint(pictures.strip(scene.hunt.strip, (), width, glyphs)),
         ),
-        "",
-    )
-    drawn.append(("Error by depth", profile(logs, width, glyphs, seen)))
-    for suspect in findings.suspects[:3]:
-        rows = [(label(name), getattr(suspect, name)) for name in BARS]
-        drawn.append(
-            (
-                f"Error at {suspect.name or '(no name)'}",
-                paint(pictures.bars(rows, width, glyphs, tolerance, metric)),
-            )
-        )
-    for visit in reversed(state.route):
-        if looked := pictures.outcome_looks(visit.outcome or {}):
-            drawn.append(("How often it fails", paint(pictures.interval(*looked, width, glyphs))))
-            break
-    drawn.append(
-        ("The probes of the latest step", history(scene.hunt, width, glyphs, scene.hunt.whole))
-    )
-    rows_: list[Content] = []
+    ]
+    rows: list[Content] = []
     for heading, picture in drawn:
         if picture:
-            rows_ += [
-                *([Content()] if rows_ else []),
+            rows += [
+                *([Content()] if rows else []),
                 row([(heading, "bold $recommended")]),
                 *picture,
             ]
-    return rows_ or wrap("Nothing has been measured yet that could be drawn.", width)
+    return rows or wrap("Nothing has been measured yet that could be drawn.", width)
 
 
 class Gallery(Lines[Scene]):

@@ -2,18 +2,13 @@
 of workers."""
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
-from textual import events
-from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.message import Message
 
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.report.strip import Span, Strip
-from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.literal import clean, fit, paint
 from narrowdown.wizard.tui.scene import Work
@@ -86,7 +81,7 @@ def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]
     if not hunt.began or now <= hunt.began or work.paused:  # nothing counts while it waits
         return ()
     seconds = now - hunt.began
-    nodes = [n for n in (work.best, *(n for n, _ in hunt.best[-1:])) if 0 < n < whole]
+    nodes = [n for n in (work.best, hunt.strip.many) if 0 < n < whole]
     facts = [f"{duration(seconds)} so far"]
     facts += [f"smallest that fails {min(nodes):,} of {count(whole, 'node')}"] if nodes else []
     if hunt.finished > 2 and seconds >= 5:
@@ -99,58 +94,26 @@ def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]
     return tuple(facts)
 
 
-class Probes(Lines[None], can_focus=True):
+class Probes(Lines[tuple[tuple[Row, ...], int]]):
     """The last probes, newest first: number, what was tried, verdict as glyph and word, detail,
-    seconds. Arrows highlight one, Enter opens it; until then the newest stays in sight."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
-        Binding("home", "move(-1000000)", "Newest", show=False),
-        *keys.bindings("probe"),
-    ]
-
-    class Opened(Message):
-        """Enter was pressed on a probe, or it was clicked."""
-
-        def __init__(self, key: str) -> None:
-            super().__init__()
-            self.key = key
+    seconds."""
 
     most = 8
-    _rows: tuple[Row, ...] = ()
-    _now = 0.0
-    _chosen = ""  # key of the highlighted probe, "" for the newest
+    _told = ((), 0)
 
     def show(self, rows: tuple[Row, ...], now: float) -> None:
         """``now`` times the probes that are still running."""
-        second = int(now) if any(r.state == "running" for r in rows[-self.most :]) else 0
-        if rows != self._rows or second != int(self._now):
-            self._rows, self._now = rows, float(second)
-            self.changed()
-
-    @property
-    def _index(self) -> int:
-        """The highlighted row's index in ``_rows``."""
-        return next(
-            (i for i, row in enumerate(self._rows) if row.key == self._chosen), len(self._rows) - 1
-        )
-
-    @property
-    def _window(self) -> list[Row]:
-        """The rows that are drawn: around the highlighted one."""
-        end = min(len(self._rows), max(self._index + 1 + self.most // 2, self.most))
-        end = len(self._rows) if not self._chosen else end
-        return list(reversed(self._rows[max(0, end - self.most) : end]))
+        latest = rows[-self.most :][::-1]
+        self.tell((latest, int(now) if any(row.state == "running" for row in latest) else 0))
 
     def lines(self, width: int) -> list[Content]:
-        latest = self._window
+        latest, now = self._told
         if not latest:
             return [row([("no probe yet", "$quiet")])]
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
         detail = max(cell_len(clean(probe.detail)) for probe in latest)
         times = (
-            [duration(self._took(probe)) for probe in latest] if width >= 50 else [""] * len(latest)
+            [duration(_took(probe, now)) for probe in latest] if width >= 50 else [""] * len(latest)
         )
         said = max(len(WORDS[probe.state]) for probe in latest)
         column = max(
@@ -161,27 +124,6 @@ class Probes(Lines[None], can_focus=True):
             for probe, time in zip(latest, times, strict=True)
         ]
 
-    def _took(self, probe: Row) -> float:
-        return probe.seconds if probe.state != "running" else max(0.0, self._now - probe.started)
-
-    def action_move(self, by: int) -> None:
-        """Down is older; at the newest it follows again."""
-        if self._rows:
-            at = min(len(self._rows) - 1, max(0, self._index - by))
-            self._chosen = "" if at == len(self._rows) - 1 else self._rows[at].key
-            self.changed()
-
-    def action_probe(self) -> None:
-        """Open the highlighted probe."""
-        if self._rows:
-            self.post_message(self.Opened(self._rows[self._index].key))
-
-    def on_click(self, event: events.Click) -> None:
-        """A click opens the probe of that row."""
-        window = self._window
-        if 0 <= event.y < len(window):
-            self.post_message(self.Opened(window[event.y].key))
-
     def _line(self, probe: Row, width: int, columns: tuple[int, int, int], time: str) -> Content:
         g = self.glyphs
         mark = (
@@ -191,9 +133,8 @@ class Probes(Lines[None], can_focus=True):
             if probe.state == "done"
             else getattr(g, probe.state)
         )
-        caret = g.caret if self._chosen == probe.key else " "
         wanted, said, detail = columns
-        head, verdict = f"{caret}{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<{said}}  "
+        head, verdict = f"{probe.number:>3} ", f"{mark} {WORDS[probe.state]:<{said}}  "
         room = max(4, width - cell_len(head) - cell_len(verdict) - cell_len(time))
         what = min(room, wanted, max(room - detail, room // 2))
         return row([
@@ -203,6 +144,10 @@ class Probes(Lines[None], can_focus=True):
             (fit(probe.detail, room - what, g.ellipsis), "$quiet"),
             (time, "$quiet"),
         ])  # fmt: skip
+
+
+def _took(probe: Row, now: float) -> float:
+    return probe.seconds if probe.state != "running" else max(0.0, now - probe.started)
 
 
 class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
