@@ -181,15 +181,9 @@ class _Loading:
                 )
 
     def write_inputs(self) -> dict[str, Any]:
-        feeds: list[_Feed] = []
-
-        def write(folder: Path) -> list[_Feed]:
-            feeds.extend(
-                self._make_near_feeds(folder) if self.probe.base else self._load_feeds(folder)
-            )
-            return feeds
-
-        digest = _keep_inputs(self.store, write)
+        digest, feeds = _keep_inputs(
+            self.store, self._make_near_feeds if self.probe.base else self._load_feeds
+        )
         codes = find_codes(self.model)
         return {
             "inputs": digest,
@@ -734,7 +728,7 @@ def keep_feeds(
             _write_feed(folder, name, source, feed) for name, feed in zip(names, feeds, strict=True)
         ]
 
-    return _keep_inputs(store, write), names
+    return _keep_inputs(store, write)[0], names
 
 
 def _write_feed(
@@ -751,18 +745,19 @@ def _write_feed(
     return _Feed(SampleInfo(name, source, rows=rows if alone else 0, shapes=shapes), rows, kept)
 
 
-def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> str:
+def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> tuple[str, list[_Feed]]:
     """Have the feeds written into a folder, and give it the name that follows from them: the
     digest."""
     folder = store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir(parents=True)
     try:
-        index = msgspec.json.encode(_Index(1, tuple(write(folder))))
+        feeds = write(folder)
+        index = msgspec.json.encode(_Index(1, tuple(feeds)))
         digest = hashlib.sha256(index).hexdigest()
         _settle_folder(folder, store.inputs / digest, index)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return digest
+    return digest, feeds
 
 
 def _write_arrays(folder: Path, name: str, arrays: Mapping[str, Array]) -> dict[str, _Kept]:

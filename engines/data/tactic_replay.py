@@ -7,10 +7,11 @@ algorithm selector, TensorRT 8 to
 equal texts.
 """
 
+import contextlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -83,15 +84,11 @@ def gather_replays(place: Path) -> list[tuple[Path, Replay]]:
     """Every replay of a folder (and those below it), or of a single file, by path; what is no
     replay is passed over."""
     paths = sorted(p for p in place.rglob("*") if p.is_file()) if place.is_dir() else [place]
-    return list(_iterate_replays(paths))
-
-
-def _iterate_replays(paths: Iterable[Path]) -> Iterator[tuple[Path, Replay]]:
+    found: list[tuple[Path, Replay]] = []
     for path in paths:
-        try:
-            yield path, read_replay(path)
-        except ReplayProblem:
-            continue
+        with contextlib.suppress(ReplayProblem):
+            found.append((path, read_replay(path)))
+    return found
 
 
 def rank_suspects(

@@ -13,9 +13,10 @@ import json
 import logging
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -60,16 +61,6 @@ def scale_apart(model: ModelProto) -> ModelProto:
     return result
 
 
-class _Feeds:
-    """The calibration data, one feed."""
-
-    def __init__(self, feeds: Mapping[str, Array]) -> None:
-        self._left: Iterator[Mapping[str, Array]] = iter([feeds])
-
-    def get_next(self) -> Mapping[str, Array] | None:
-        return next(self._left, None)
-
-
 def quantize(
     model: ModelProto,
     feeds: Mapping[str, Array],
@@ -84,7 +75,8 @@ def quantize(
     ``onnxruntime.quantization.quantize_static``."""
     from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
 
-    said = io.StringIO()
+    said, left = io.StringIO(), iter([feeds])
+    calibration = SimpleNamespace(get_next=lambda: next(left, None))
     logging.getLogger().setLevel(
         logging.ERROR
     )  # it asks for a preprocessing that this model does not need
@@ -96,7 +88,7 @@ def quantize(
         onnx.save(model, str(source))
         chosen = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, **more}
         quantize_static(
-            str(source), str(target), _Feeds(feeds), per_channel=per_channel,
+            str(source), str(target), calibration, per_channel=per_channel,
             quant_format=QuantFormat.QOperator if operators else QuantFormat.QDQ, **chosen,
         )  # fmt: skip
         return onnx.load(str(target))

@@ -12,7 +12,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.names import bodies, with_bodies
+from narrowdown.engines.graph.names import all_nodes, bodies, with_bodies
 from narrowdown.engines.store.content import write_pieces
 from narrowdown.engines.store.memory import PIECE
 
@@ -136,9 +136,8 @@ def held_graphs(model: ModelProto) -> Iterator[GraphProto]:
     """The main graph and every body, also those in the model's own functions, which become bodies
     of the main graph."""
     yield from with_bodies(model.graph)
-    for node in (node for function in model.functions for node in function.node):
-        for body in bodies(node):
-            yield from with_bodies(body)
+    for node in (node for function in model.functions for node in all_nodes(function.node)):
+        yield from bodies(node)
 
 
 def held_initializers(model: ModelProto) -> Iterator[TensorProto]:
@@ -151,22 +150,14 @@ def held_initializers(model: ModelProto) -> Iterator[TensorProto]:
 def attribute_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Tensors held by node attributes (``Constant``'s and the like), in bodies and model-local
     functions too."""
-
-    def of_nodes(nodes: Iterable[Any]) -> Iterator[TensorProto]:
-        for node in nodes:
-            for a in node.attribute:
-                if a.HasField("t"):
-                    yield a.t
-                if a.HasField("sparse_tensor"):
-                    yield a.sparse_tensor.values
-                    yield a.sparse_tensor.indices
-                yield from a.tensors
-            for body in bodies(node):
-                yield from of_nodes(body.node)
-
-    yield from of_nodes(model.graph.node)
-    for function in model.functions:
-        yield from of_nodes(function.node)
+    for nodes in (model.graph.node, *(function.node for function in model.functions)):
+        for a in (a for node in all_nodes(nodes) for a in node.attribute):
+            if a.HasField("t"):
+                yield a.t
+            if a.HasField("sparse_tensor"):
+                yield a.sparse_tensor.values
+                yield a.sparse_tensor.indices
+            yield from a.tensors
 
 
 def read(tensor: TensorProto, folder: str | Path) -> np.ndarray[Any, Any]:

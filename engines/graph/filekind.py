@@ -8,7 +8,7 @@ from typing import BinaryIO, Final, Literal
 # without parsing it.
 _FIELDS: Final = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 7: 2, 8: 2, 14: 2, 20: 2, 25: 2, 26: 2}
 _GRAPH: Final = 7
-_VARINT, _BYTES, _FIXED = 0, 2, {1: 8, 5: 4}  # wire types; the bytes of those of fixed size
+_FIXED = {1: 8, 5: 4}  # wire types of so many bytes; 0 is a varint, 2 has its length in front
 _LFS: Final = b"version https://git-lfs"
 
 _PYTORCH: Final = (".pt", ".pth", ".ckpt", ".bin")
@@ -46,32 +46,24 @@ _KINDS: Final = (
 def _outer_fields(path: Path) -> Literal["model", "short", "other"]:
     """What the outermost fields say: all there, ended before their time, or those of something
     else."""
-    size = path.stat().st_size
-    graph = begun = False
+    size, seen = path.stat().st_size, set[int]()
     with path.open("rb") as file:
         while file.tell() < size:
             key = _read_varint(file)
-            field, wire = key >> 3, key & 7
-            if not begun and field not in _FIELDS:
-                return "other"
             if key < 0:
-                return "short"
-            begun = True
-            # A field of a later version is passed over; a known one of another type makes it
-            # another message.
-            if (
-                not field
-                or _FIELDS.get(field, wire) != wire
-                or wire not in (_VARINT, *_FIXED, _BYTES)
-            ):
+                return "short" if seen else "other"
+            field, wire = key >> 3, key & 7
+            # A field of a later version is passed over behind others; a known one of another type
+            # makes it another message.
+            known = _FIELDS.get(field, wire if seen else -1)
+            if not field or wire != known or wire not in (0, 2, *_FIXED):
                 return "other"
-            length = _FIXED.get(wire, 0) or _read_varint(file)
-            if length < 0 or (wire != _VARINT and file.tell() + length > size):
+            seen.add(field)
+            length = _FIXED.get(wire) or _read_varint(file)
+            if length < 0 or (wire and file.tell() + length > size):
                 return "short"
-            if wire != _VARINT:
-                graph = graph or field == _GRAPH
-                file.seek(length, 1)
-    return "model" if graph else "short"
+            file.seek(length if wire else 0, 1)
+    return "model" if _GRAPH in seen else "short"
 
 
 def is_ir(name: str | Path) -> bool:

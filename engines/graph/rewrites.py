@@ -279,66 +279,33 @@ def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
             yield node.name
 
 
+# Reduction -> what is done before ReduceSum (Mul: with itself), and behind it.
 _UNFUSED = {
-    "ReduceL1": (("Abs",), "ReduceSum", ()),
-    "ReduceL2": (("Square",), "ReduceSum", ("Sqrt",)),
-    "ReduceLogSum": ((), "ReduceSum", ("Log",)),
-    "ReduceSumSquare": (("Square",), "ReduceSum", ()),
+    "ReduceL1": ("Abs", ""),
+    "ReduceL2": ("Mul", "Sqrt"),
+    "ReduceLogSum": ("", "Log"),
+    "ReduceSumSquare": ("Mul", ""),
 }
 
 
 def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
-    """Reductions with a function inside, as that function and ReduceSum; ReduceLogSumExp with its
-    maximum taken out first."""
+    """Reductions with a function inside, as that function and ReduceSum."""
     for node in graph.nodes:
-        if graph.opset < 13 or (node.op_type not in _UNFUSED and node.op_type != "ReduceLogSumExp"):
+        if graph.opset < 13 or node.op_type not in _UNFUSED:
             continue
-        axes = schema.attribute_value(node, "axes")
-        over = (
-            list(node.input[1:2])
-            if axes is None
-            else [graph.constant(f"{node.output[0]}__axes", np.asarray(axes, np.int64))]
-        )
-        keep, x, hint = (
-            int(schema.attribute_value(node, "keepdims", 1)),
-            node.input[0],
-            node.output[0],
-        )
-        if node.op_type == "ReduceLogSumExp":
-            if over and graph.opset < 18 and axes is None and graph.value(over[0]) is None:
-                continue  # its ReduceMax takes axes that are known before the run alone
-            _unfuse_logsumexp(graph, node, over, keep)
+        before, after = _UNFUSED[node.op_type]
+        x, hint = node.input[0], node.output[0]
+        keep, over = schema.attribute_value(node, "keepdims", 1), list(node.input[1:2])
+        if (axes := schema.attribute_value(node, "axes")) is not None:
+            over = [graph.constant(f"{hint}__axes", np.asarray(axes, np.int64))]
+        if before:
+            x = graph.insert(node, before, [x, x] if before == "Mul" else [x], hint)
+        if after:
+            summed = graph.insert(node, "ReduceSum", [x, *over], hint, keepdims=keep)
+            _become(node, after, [summed])
         else:
-            first, middle, last = _UNFUSED[node.op_type]
-            for op in first:
-                x = (
-                    graph.insert(node, "Mul", [x, x], hint)
-                    if op == "Square"
-                    else graph.insert(node, op, [x], hint)
-                )
-            if last:
-                x = graph.insert(node, middle, [x, *over], hint, keepdims=keep)
-                _become(node, last[0], [x])
-            else:
-                _become(node, middle, [x, *over], keepdims=keep)
+            _become(node, "ReduceSum", [x, *over], keepdims=keep)
         yield node.name
-
-
-def _unfuse_logsumexp(graph: _Graph, node: NodeProto, over: list[str], keep: int) -> None:
-    """max + log(sum(exp(x - max)))."""
-    x, hint = node.input[0], node.output[0]
-    listed = graph.value(over[0]) if over else None
-    stated = {} if listed is None else {"axes": [int(a) for a in listed.reshape(-1)]}
-    by_input = graph.opset >= 18
-    arguments = [x, *over] if by_input else [x]
-    more = {} if by_input else stated
-    top = graph.insert(node, "ReduceMax", arguments, hint, keepdims=1, **more)
-    rest = graph.insert(node, "Sub", [x, top], hint)
-    powers = graph.insert(node, "Exp", [rest], hint)
-    total = graph.insert(node, "ReduceSum", [powers, *over], hint, keepdims=keep)
-    logged = graph.insert(node, "Log", [total], hint)
-    again = top if keep else graph.insert(node, "ReduceMax", arguments, hint, keepdims=0, **more)
-    _become(node, "Add", [logged, again])
 
 
 def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -> None:

@@ -136,22 +136,11 @@ def convertible_slots(
 ) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
     """For each input and output: may it hold ``target`` in place of the float type it holds now? A
     type variable that must stay, stays everywhere in the node."""
-    domain = domain_of(node)
-    version = versions.get(domain, 0)
-    return _cached_convertible(
-        node.op_type, domain, version, len(node.input), len(node.output), target
-    )
-
-
-@cache
-def _cached_convertible(
-    op: str, domain: str, version: int, n_inputs: int, n_outputs: int, target: int
-) -> tuple[tuple[bool, ...], tuple[bool, ...]]:
-    known = _signature(op, domain, version, n_inputs, n_outputs) if version else None
-    if known is None or op in _WHOLE:
-        return (False,) * n_inputs, (False,) * n_outputs
+    known = signature(node, versions)
+    if known is None or node.op_type in _WHOLE:
+        return (False,) * len(node.input), (False,) * len(node.output)
     text = _TEXT[target]
-    fixed = _STASHED.get(op, ())
+    fixed = _STASHED.get(node.op_type, ())
     return (
         tuple(text in slot.allowed for slot in known.inputs),
         tuple(text in slot.allowed and i not in fixed for i, slot in enumerate(known.outputs)),
