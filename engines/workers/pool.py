@@ -62,7 +62,6 @@ _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
 TRIALS = 4  # workers, or hosts, for one probe, where one dies on the way
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM")
-_SHARED = Path("/dev", "shm")  # what libraries share memory in; a small one in many containers
 _Interrupt = Literal["cancelled", "memory", "stopped"]
 _Alone = Literal["", "device", "machine"]  # what a probe has to itself
 
@@ -672,8 +671,7 @@ def _explain_end(end: _End) -> Measurement:
     if end.why == "garbage":
         said = f"The worker process wrote something that is no message{doing} and was stopped."
         return Measurement(status="crash", message=said)
-    shared = faults.find_full_disk([_SHARED], 0) if number == signal.SIGBUS else None
-    if fault := end.full or shared:
+    if fault := end.full:
         said = f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile."
         return Measurement(status="fault", message=said, facts={"errno": fault.errno})
     if number == signal.SIGKILL and end.killed:
@@ -696,15 +694,10 @@ def make_cancelled() -> Measurement:
 
 
 def _killed_again(measurement: Measurement) -> str:
-    if measurement.facts.get("killed") == "checker":
-        return (
-            f"{measurement.message} It was killed again when it was tried once more. Mostly a limit of memory does that (of a "
-            "container, of a batch system, of a guard of the machine). Run the check by hand and watch its memory; let it take "
-            f"less, or give it more, and resume: {faults.KEPT}, and this check is run again then."
-        )
     return (
-        f"{measurement.message} It was the second time in one probe: something else on this machine does it (a guard of its "
-        f"memory, a batch system's limit). Find out what, and resume: {faults.KEPT}, and this probe is measured then."
+        f"{measurement.message} It was the second time in one probe: something else on this machine does it, mostly a limit of "
+        "memory (of a container, of a batch system, of a guard of the machine). Let it take less, or give it more, and resume: "
+        f"{faults.KEPT}, and this probe is measured then."
     )
 
 

@@ -13,7 +13,6 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """Worker -> pool, once, when it can take work."""
 
     pid: int
-    version: int = 1
 
 
 class Work(msgspec.Struct, frozen=True, tag="work"):

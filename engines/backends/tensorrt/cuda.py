@@ -29,11 +29,9 @@ class Device(msgspec.Struct, frozen=True):
 
 def load_runtime() -> Any:
     """CUDA's runtime API. Raises ``ImportError``."""
-    try:
-        from cuda.bindings import runtime as bindings
-    except ImportError:  # cuda-python before 12.6
-        from cuda import cudart as bindings
-    return bindings
+    from cuda.bindings import runtime
+
+    return runtime
 
 
 @functools.cache

@@ -18,6 +18,7 @@ pytest.importorskip("distributed", reason="needs Dask distributed: pip install '
 
 from narrowdown import engines
 from narrowdown.engines.cluster import executor as ends
+from narrowdown.engines.cluster import host as hosts
 from narrowdown.engines.cluster.executor import Cluster
 from narrowdown.engines.cluster.host import Greeting
 from narrowdown.engines.consent import Consent
@@ -124,14 +125,15 @@ def test_each_file_goes_once_to_each_host_and_nothing_is_asked_twice(
     tmp_path: Path, cluster, monkeypatch
 ) -> None:
     """Four workers on two hosts, sixteen probes at once."""
-    sent: list[tuple[str, str]] = []
-    send = Cluster._send_parcel
+    sent: list[tuple[str, bytes]] = []
+    call = Cluster._call_host
 
-    async def counted(self: Cluster, member: Any, parcel: Any) -> None:
-        sent.append((member.greeting.place, parcel.name))
-        await send(self, member, parcel)
+    async def counted(self: Cluster, address: str, function: Any, *words: Any, **how: Any) -> Any:
+        if function is hosts.receive and words[-1]:  # a piece, and no question whether it is there
+            sent.append((self._members[address].greeting.place, words[0]))
+        return await call(self, address, function, *words, **how)
 
-    monkeypatch.setattr(Cluster, "_send_parcel", counted)
+    monkeypatch.setattr(Cluster, "_call_host", counted)
     for name, place in (("a1", "a"), ("a2", "a"), ("b1", "b"), ("b2", "b")):
         cluster.add(name, folder=place)
     cluster.ready()
