@@ -323,7 +323,7 @@ def test_a_checker_that_is_killed_each_time_is_told_of_with_what_does_that(opene
 
     answer = use(session.root, work)
     assert answer.status == "fault"
-    assert answer.message.startswith("The checker was killed (SIGKILL). It was killed again")
+    assert answer.message.startswith("The checker was killed (SIGKILL). It was the second time")
     assert "limit of memory" in answer.message
 
 
