@@ -1,8 +1,7 @@
-"""An engine and the user's problem as steps see them: what is journalled of either, read into named
-fields.
+"""An engine as steps see it: what is journalled of it, read into named fields.
 
-An engine's may have been written by an earlier version or by somebody else's package: what is
-missing there has its default.
+That may have been written by an earlier version or by somebody else's package: what is missing
+there has its default.
 """
 
 from collections.abc import Mapping
@@ -76,45 +75,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
         return next((o.usual for o in self.options if o.name == option), absent)
 
 
-class ProblemView(msgspec.Struct, frozen=True):
-    """What the user asked (``wizard.problem.Problem``, the PROBLEM of the contracts), an answer's
-    settings worked in. Paths are absolute; ``tolerance``, ``atol`` and ``rtol`` map output names to
-    values, "" is the default for all."""
-
-    model: str = ""
-    inputs: tuple[str, ...] = ()
-    seed: int = 1
-    input_shapes: dict[str, tuple[int, ...]] = {}
-    val_range: dict[str, tuple[int | float, int | float]] = {}
-    metric: str = ""
-    atol: dict[str, float] = {}
-    rtol: dict[str, float] = {}
-    tolerance: dict[str, float] = {}
-    fail_regex: tuple[str, ...] = ()
-    fail_code: tuple[int, ...] = ()
-    ignore_fail_code: tuple[int, ...] = ()
-    postprocess: tuple[str, ...] = ()
-    score: str = ""
-    folder: str = ""
-    timeout: float = 0.0  # seconds for a probe; 0: not given
-    artifacts: tuple[str, ...] = ()
-    capture_bytes: int = -1  # -1: the usual budget
-    digests: dict[str, str] = {}
-
-    @property
-    def bounds(self) -> dict[str, dict[str, float]]:
-        """Option -> output -> value."""
-        return {"tolerance": self.tolerance, "atol": self.atol, "rtol": self.rtol}
-
-
 def view_engine(plain: Mapping[str, object]) -> EngineInfo:
     """An engine as plain data, read; one that cannot be read tells nothing."""
     try:
         return msgspec.convert(plain, EngineInfo)
     except msgspec.ValidationError:
         return EngineInfo()
-
-
-def view_problem(plain: Mapping[str, object]) -> ProblemView:
-    """A PROBLEM as plain data, read. Raises msgspec.ValidationError for what is none."""
-    return msgspec.convert(plain, ProblemView)

@@ -1,53 +1,10 @@
-"""The PROBLEM: everything that decides what is being asked, as the user gave it. Part of
-``session.json``."""
+"""The PROBLEM as the command line asks for it."""
 
 from typing import Final
 
-import msgspec
+from narrowdown.engines.problem import USUAL_ENGINE, Problem
 
-# The engine that is asked where none is named: literal as the reference, optimized as the engine
-# under test. ONNX Runtime, as it comes with Narrowdown, runs nearly every ONNX model on any
-# machine, is right where its optimizers are off, and is what most exporters check against. The one
-# place in the application that names an engine.
-USUAL_ENGINE: Final = "onnxruntime"
-
-
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""``
-    is the default for all outputs. ``folder``: where the user stood, for a check, a data loader or
-    a postprocess script. ``artifacts``: files that a check, or a build, leaves behind and that are
-    kept. ``capture_bytes``, ``artifact_bytes``: budgets on disk, of captured values and of
-    artifacts with logs."""
-
-    model: str
-    engine: str = f"{USUAL_ENGINE}:optimization=all"
-    reference: str = USUAL_ENGINE
-    inputs: tuple[str, ...] = ()
-    seed: int = 1
-    input_shapes: dict[str, tuple[int, ...]] = {}
-    val_range: dict[str, tuple[int | float, int | float]] = {}
-    metric: str = ""
-    atol: dict[str, float] = {}
-    rtol: dict[str, float] = {}
-    tolerance: dict[str, float] = {}
-    check: str = ""
-    fail_regex: tuple[str, ...] = ()
-    fail_code: tuple[int, ...] = ()
-    ignore_fail_code: tuple[int, ...] = ()
-    postprocess: tuple[
-        str, ...
-    ] = ()  # `SCRIPT.py:FUNCTION`, its path absolute, or several `[OUTPUT:]top-K[,axis=A]`
-    score: str = ""  # `SCRIPT.py[:FUNCTION]` or a file of labels, its path absolute
-    timeout: float = 0.0
-    folder: str = ""
-    artifacts: tuple[str, ...] = ()
-    capture_bytes: int = 4 << 30  # disk for captured values
-    artifact_bytes: int = 8 << 30  # disk for artifacts and logs
-    flow: str = "accuracy"  # name of a shipped flow, or an absolute path
-    digests: dict[
-        str, str
-    ] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen
-
+__all__ = ["OPTIONS", "USUAL_ENGINE", "Problem"]
 
 # Fields that are options of the command line, with the same names.
 OPTIONS: Final = tuple(

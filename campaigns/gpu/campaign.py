@@ -520,12 +520,13 @@ def planted(
             )
             return msgspec.structs.replace(m, results=results)
 
-        from narrowdown.engines.views import ProblemView, view_engine
+        from narrowdown.engines.problem import Problem
+        from narrowdown.engines.views import view_engine
 
         # Which layers waver here? One whose choice differs between free builds carries the plant.
         context = StepContext(
             engine=engine, reference="onnxruntime", findings=Findings(), engine_info=view_engine(info),
-            problem=ProblemView(model=str(model), inputs=(str(inputs),)), params={"builds": builds},
+            problem=Problem(model=str(model), inputs=(str(inputs),)), params={"builds": builds},
         )  # fmt: skip
 
         def drive(generator: Any) -> Any:

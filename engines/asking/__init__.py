@@ -28,7 +28,8 @@ from narrowdown.engines.probe import (
     State,
     Unroll,
 )
-from narrowdown.engines.views import EngineInfo, ProblemView
+from narrowdown.engines.problem import Problem
+from narrowdown.engines.views import EngineInfo
 
 T = TypeVar("T")
 
@@ -67,7 +68,7 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
     seed: int = 1
     visit: int = 1  # how many times this node was entered
     settings: Mapping[str, object] = {}
-    problem: ProblemView = ProblemView()
+    problem: Problem = Problem()
 
     @property
     def storage(self) -> str:

@@ -3,7 +3,7 @@
 import math
 
 from narrowdown.engines.compare.criterion import ANSWERS, METRICS, TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.views import ProblemView
+from narrowdown.engines.problem import Problem
 
 # Units in the last place that the order of a long sum may cost; there is no such number that fits
 # every model.
@@ -22,7 +22,7 @@ def read_bound(text: str) -> float:
     return float(number) / 100 if percent else float(number)
 
 
-def criterion(problem: ProblemView, precision: str) -> Criterion:
+def criterion(problem: Problem, precision: str) -> Criterion:
     """What counts as failing: the user's metric, bounds and rules of a check, else what
     ``precision`` may cost. ``precision``: what the engine computes in; ``int8`` for a model that is
     quantized in nodes of its own.

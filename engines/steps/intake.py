@@ -12,10 +12,10 @@ from narrowdown.engines.graph.quantized import LOOK_WRONG
 from narrowdown.engines.nearest import join_some, suggestion
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, SampleInfo, is_given
+from narrowdown.engines.problem import Problem
 from narrowdown.engines.sources import POSTPROCESSING
 from narrowdown.engines.sources import scripts as scripts_of
 from narrowdown.engines.spec import parse, unquantized
-from narrowdown.engines.views import ProblemView
 
 
 def no_model(taken: Measurement) -> StepRefused:
@@ -86,7 +86,7 @@ def refuse_unresolved(m: Measurement, rule: Criterion, *, check: bool) -> None:
         )
 
 
-def refuse_unknown_outputs(problem: ProblemView, outputs: Iterable[str]) -> None:
+def refuse_unknown_outputs(problem: Problem, outputs: Iterable[str]) -> None:
     """Raise StepRefused for a bound on an output that the model does not have. ``outputs``: its
     names, none where unknown."""
     known = list(outputs)

@@ -18,8 +18,8 @@ from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.data import held
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import Check
+from narrowdown.engines.problem import read_problem
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.views import view_problem
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parse
@@ -99,7 +99,7 @@ def ours(
             Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None
         )
     return judge_check(
-        measurement, criterion(view_problem(msgspec.to_builtins(problem)), "fp32")
+        measurement, criterion(read_problem(msgspec.to_builtins(problem)), "fp32")
     ).kind
 
 

@@ -8,7 +8,7 @@ import msgspec
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.engines.views import view_engine, view_problem
+from narrowdown.engines.views import view_engine
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.settings import applied, settings_on, with_settings
@@ -33,7 +33,8 @@ def step_context(
     latest = route[-1].settings if route else {}
     plain = with_settings(msgspec.to_builtins(problem), settings)
     engine, reference = specs_of(problem, state, step.node, step.visit)
-    asked, info = view_problem(plain), view_engine(state.engines.get(engine, {}))
+    asked = msgspec.convert(plain, Problem)
+    info = view_engine(state.engines.get(engine, {}))
     declared = spec.params.__struct_fields__
     unresolved = next(
         (dict(v.causes) for v in reversed(route) if v.causes), {}

@@ -14,7 +14,7 @@ from narrowdown.engines.compare.tolerance import criterion, read_bound
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.probe import SampleInfo
-from narrowdown.engines.views import EngineInfo, ProblemView
+from narrowdown.engines.views import EngineInfo
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.state import Visit
 
@@ -144,7 +144,7 @@ def _kind(metric: str) -> int:
 
 
 def applied(
-    findings: Findings, latest: Mapping[str, Any], problem: ProblemView, info: EngineInfo
+    findings: Findings, latest: Mapping[str, Any], problem: Problem, info: EngineInfo
 ) -> Findings:
     """The findings with the last answer's settings worked in: another rule, seed, sample or model
     locks the failure anew."""
@@ -164,7 +164,7 @@ def applied(
     return msgspec.structs.replace(findings, **changes, signature=None, round_signature=None)
 
 
-def _rule(findings: Findings, problem: ProblemView, info: EngineInfo) -> Criterion | None:
+def _rule(findings: Findings, problem: Problem, info: EngineInfo) -> Criterion | None:
     if findings.criterion is None:
         return None
     found = findings.criterion.precision

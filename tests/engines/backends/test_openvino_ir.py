@@ -17,9 +17,9 @@ from narrowdown.engines.backends.openvino import name_device
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import filekind, load
 from narrowdown.engines.probe import Import
+from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.views import ProblemView
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.problem_options import _refuse_foreign, model_file
@@ -124,7 +124,7 @@ def test_it_is_said_what_an_ir_can_be_asked(given: Any) -> None:
     for reference in ("openvino:precision=f32", "golden:files=out.npz"):
         _refuse_foreign(path, "openvino", reference, "")
     ctx = StepContext(
-        "openvino", "openvino:precision=f32", Findings(), problem=ProblemView(model=str(path))
+        "openvino", "openvino:precision=f32", Findings(), problem=Problem(model=str(path))
     )
     free = {name for name, spec in STEPS.items() if spec.lacking(ctx) is None}
     assert {"compare", "inputs", "repeat", "consistency"} <= free

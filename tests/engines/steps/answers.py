@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.findings import Findings
@@ -14,7 +16,8 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
-from narrowdown.engines.views import view_engine, view_problem
+from narrowdown.engines.problem import Problem
+from narrowdown.engines.views import view_engine
 
 RULE = Criterion(tolerance=0.01, precision="fp16")
 REAL, RANDOM = SampleInfo("real:0", "in.npz", rows=3), SampleInfo("random:0", "random by role")
@@ -39,7 +42,7 @@ def context(
         **rest.pop("info", {}),
     }
     engine = rest.pop("engine", "tensorrt")
-    rest["problem"] = view_problem(rest.get("problem", {}))
+    rest["problem"] = msgspec.convert(rest.get("problem", {}), Problem)
     rest = {
         "reference": "onnxruntime",
         "reference_info": view_engine(rest.pop("reference_info", {})),

@@ -14,10 +14,11 @@ from narrowdown.engines.data import held
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import AnyProbe, Describe, Inspect, Measurement
+from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.views import view_engine, view_problem
+from narrowdown.engines.views import view_engine
 from narrowdown.wizard.demo import MODELS
 
 from ..conftest import agreed
@@ -122,7 +123,7 @@ class Session:
             findings=self.findings,
             params=params,
             engine_info=view_engine(self.info),
-            problem=view_problem(self.problem),
+            problem=msgspec.convert(self.problem, Problem),
         )
 
     def step(self, name: str, **params: Any) -> Walk:

@@ -11,9 +11,10 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.probe import Describe, Measure, Measurement, SampleInfo, SampleResult, Score
+from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.score import SPEC, ScoreOutcome, ScoreRow
-from narrowdown.engines.views import Capability, EngineInfo, ProblemView
+from narrowdown.engines.views import Capability, EngineInfo
 
 VALUE = helper.make_tensor_value_info
 NODES = [
@@ -50,7 +51,7 @@ def walk(
     )  # fmt: skip
     ctx = StepContext(
         "engine", "judge", findings, {"budget": budget}, EngineInfo(capabilities={"latency": Capability(True)}),
-        problem=ProblemView(score=score, digests={"/s.py": "d"}),
+        problem=Problem(score=score, digests={"/s.py": "d"}),
     )  # fmt: skip
     step, asked = SPEC.run(ctx), []
     answer: Any = None

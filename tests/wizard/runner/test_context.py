@@ -12,8 +12,9 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, SampleInfo
+from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps.base import Finish
-from narrowdown.engines.views import EngineInfo, ProblemView
+from narrowdown.engines.views import EngineInfo
 from narrowdown.wizard.runner.context import step_context
 from narrowdown.wizard.runner.settings import applied, fault, settings_on, with_settings
 from narrowdown.wizard.runner.speculation import Foresight, speculable
@@ -126,12 +127,10 @@ def test_a_metric_of_another_kind_drops_the_tolerances_of_the_old_one_and_not_th
 
 def test_the_original_model_again():
     clean = msgspec.structs.replace(FOUND, model="clean", original="m")
-    again = applied(clean, {"working_model": "original"}, ProblemView(), EngineInfo())
+    again = applied(clean, {"working_model": "original"}, Problem(), EngineInfo())
     assert (again.model, again.signature) == ("m", None)
     unchanged = msgspec.structs.replace(clean, model="m")
-    assert (
-        applied(unchanged, {"working_model": "original"}, ProblemView(), EngineInfo()) == unchanged
-    )
+    assert applied(unchanged, {"working_model": "original"}, Problem(), EngineInfo()) == unchanged
 
 
 @pytest.mark.parametrize(
