@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import onnx
 import pytest
 from onnx import TensorProto, helper
@@ -18,7 +17,6 @@ from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.data import held
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import Check
-from narrowdown.engines.problem import read_problem
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.cli import main
@@ -98,9 +96,7 @@ def ours(
         measurement = execute_probe(
             Check(model=model, command=problem.check, timeout=timeout), store, lambda _: None
         )
-    return judge_check(
-        measurement, criterion(read_problem(msgspec.to_builtins(problem)), "fp32")
-    ).kind
+    return judge_check(measurement, criterion(problem, "fp32")).kind
 
 
 PASS, FAIL = "pass", "fail"

@@ -5,7 +5,7 @@ import pytest
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.probe import Measurement, SampleInfo
-from narrowdown.engines.problem import read_problem
+from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps import intake
 
 TIMEOUT = Measurement(
@@ -46,22 +46,18 @@ def test_a_model(status: str, code: int) -> None:
 
 
 def test_bounds_on_outputs_that_are_not_there() -> None:
+    intake.refuse_unknown_outputs(Problem(tolerance={"": 1.0, "logits": 1.0}, atol={}), ["logits"])
     intake.refuse_unknown_outputs(
-        read_problem({"tolerance": {"": 1.0, "logits": 1.0}, "atol": {}}), ["logits"]
-    )
-    intake.refuse_unknown_outputs(
-        read_problem({"tolerance": {"any": 1.0}}), []
+        Problem(tolerance={"any": 1.0}), []
     )  # a journal of before says nothing of outputs
     with pytest.raises(
         StepRefused,
         match=r"--rtol: the model has no output 'logit'. Did you mean 'logits'\? It has 'logits'\.",
     ) as no:
-        intake.refuse_unknown_outputs(read_problem({"rtol": {"logit": 1.0}}), ["logits"])
+        intake.refuse_unknown_outputs(Problem(rtol={"logit": 1.0}), ["logits"])
     assert no.value.code == 2
     with pytest.raises(StepRefused, match="and 4 more"):
-        intake.refuse_unknown_outputs(
-            read_problem({"atol": {"zzz": 1.0}}), [f"o{n}" for n in range(10)]
-        )
+        intake.refuse_unknown_outputs(Problem(atol={"zzz": 1.0}), [f"o{n}" for n in range(10)])
 
 
 def test_what_cannot_be_judged_at_all() -> None:
