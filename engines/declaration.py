@@ -112,7 +112,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """How one tool is told of a workaround: text to paste."""
 
     tool: str  # and what it takes
-    language: Literal["sh", "python"]
+    language: Literal["sh", "python", "cpp"]
     text: str
     line: str = ""  # the line that makes the difference; "" for the last one
 

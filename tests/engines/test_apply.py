@@ -65,7 +65,7 @@ def test_onnx_runtime_is_told_what_the_failing_one_has_otherwise(
     """Nothing else is in the text; one thread, which we measure on and nobody asked for, is a
     comment."""
     failing = outside.found(parse(f"onnxruntime:{fails}"), "")
-    (python,) = outside.apply(
+    python, cpp = outside.apply(
         outside.found(parse(f"onnxruntime:{cures}"), ""), Cure(failing=failing)
     )
     wanted = [
@@ -75,7 +75,21 @@ def test_onnx_runtime_is_told_what_the_failing_one_has_otherwise(
     assert python.line.splitlines() == wanted
     body = [each for each in python.text.splitlines() if each.startswith("options.")]
     assert body == wanted
-    assert ("# " in python.text) == ("threads=1" not in cures)
+    assert ("# " in python.text) == ("// " in cpp.text) == ("threads=1" not in cures)
+    assert len(cpp.line.splitlines()) == len(wanted)
+
+
+def test_cpp_says_what_python_says() -> None:
+    options = "optimization=extended,disabled_optimizers=ConstantFolding+Pad_Fusion,threads=3"
+    spec = f"onnxruntime:{options},session_config=session.intra_op.allow_spinning=0"
+    told = recipes(spec, Cure(file="worked-around.onnx"))
+    python, cpp = told["ONNX Runtime in Python"].text, told["ONNX Runtime in C++"].text
+    entries = re.findall(r"add_session_config_entry\('(.*?)', '(.*?)'\)", python)
+    assert entries == re.findall(r'AddConfigEntry\("(.*?)", "(.*?)"\)', cpp)
+    assert ("optimization.disable_specified_optimizers", "ConstantFolding;Pad_Fusion") in entries
+    assert "ORT_ENABLE_EXTENDED" in python
+    assert "ORT_ENABLE_EXTENDED" in cpp
+    assert 'ORT_TSTR("worked-around.onnx")' in cpp
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,11 @@ def lines(_: Found, command: CaseCommand) -> list[str]:
     return ["# ONNX Runtime through Polygraphy", *note, f"{run} {command.compare}"]
 
 
+_CPP_LEVELS = {  # of the same names in C++
+    "ORT_ENABLE_LAYOUT": "static_cast<GraphOptimizationLevel>(3)",  # newer than most headers that are in use
+}
+
+
 def apply(found: Found, cure: Cure) -> list[Recipe]:
     """The session as it is right: the model with the workaround in it, or the options that cure.
     What the session here had beside that, and nobody asked for, stands as a comment."""
@@ -132,53 +137,87 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         ]
         for kind in ("given", "cure", "measured")
     )
-    model, plug_in = cure.file or "model.onnx", settings.get("plug_in")
-    made = "enable_fallback=0" if plug_in else f"providers={settings['providers']!r}"
+    model, plug_in, providers = (
+        cure.file or "model.onnx",
+        settings.get("plug_in"),
+        settings["providers"],
+    )
+    made = "enable_fallback=0" if plug_in else f"providers={providers!r}"
     if "provider_options" in settings:
         made += f", provider_options={settings['provider_options']!r}"
-    text = [
+    python = [
         "import onnxruntime as ort",
         "",
         "options = ort.SessionOptions()",
-        *given,
-        *cures,
-        *(f"# measured with this, which is not the cure: {line}" for line in beside),
+        *(line for line, _ in given + cures),
+        *(f"# {_BESIDE}: {line}" for line, _ in beside),
         *(_plug_in_lines(plug_in) if plug_in else []),
         f"session = ort.InferenceSession({model!a}, options, {made})",
     ]
-    return [Recipe("ONNX Runtime in Python", "python", "\n".join(text), "\n".join(cures))]
+    cpp = [
+        "Ort::SessionOptions options;",
+        *(line for _, line in given + cures),
+        *(f"// {_BESIDE}: {line}" for _, line in beside),
+        f"Ort::Session session(env, ORT_TSTR({_quote(model)}), options);",
+    ]
+    recipes = [
+        Recipe(
+            "ONNX Runtime in Python",
+            "python",
+            "\n".join(python),
+            "\n".join(line for line, _ in cures),
+        ),
+        Recipe("ONNX Runtime in C++", "cpp", "\n".join(cpp), "\n".join(line for _, line in cures)),
+    ]
+    return recipes if providers == [PROVIDERS["cpu"]] and not plug_in else recipes[:1]
 
 
+_BESIDE = "measured with this, which is not the cure"
 _USUAL = {"optimization": "all", "threads": 0, "inter_threads": 0}  # ONNX Runtime's own
 
 
-def _tell(chosen: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Option -> lines of Python that say its value. An optimizer is switched off by an entry of the
-    configuration, which every language's interface has (the key is in ONNX Runtime's public header
-    of session options)."""
+def _tell(chosen: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
+    """Option -> lines that say its value, each in Python and in C++. An optimizer is switched off
+    by an entry of the configuration, which every language's interface has (the key is in ONNX
+    Runtime's public header of session options)."""
     level, parallel = LEVELS[chosen["optimization"]], chosen["execution"] == "parallel"
+    mode, number = f"ORT_{chosen['execution'].upper()}", chosen["inter_threads"]
     off = ";".join(chosen["disabled_optimizers"])
 
-    def entries(pairs: Mapping[str, str]) -> list[str]:
-        return [f"options.add_session_config_entry({k!a}, {v!a})" for k, v in pairs.items()]
+    def entries(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
+        return [
+            (
+                f"options.add_session_config_entry({k!a}, {v!a})",
+                f"options.AddConfigEntry({_quote(k)}, {_quote(v)});",
+            )
+            for k, v in pairs.items()
+        ]
 
     return {
-        "optimization": [f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}"],
-        "threads": [f"options.intra_op_num_threads = {chosen['threads']}"],
-        "execution": [
-            f"options.execution_mode = ort.ExecutionMode.ORT_{chosen['execution'].upper()}"
+        "optimization": [
+            (
+                f"options.graph_optimization_level = ort.GraphOptimizationLevel.{level}",
+                f"options.SetGraphOptimizationLevel({_CPP_LEVELS.get(level, level)});",
+            )
         ],
-        "inter_threads": [f"options.inter_op_num_threads = {chosen['inter_threads']}"] * parallel,
-        "deterministic": ["options.use_deterministic_compute = True"] * chosen["deterministic"],
+        "threads": [
+            (f"options.intra_op_num_threads = {chosen['threads']}", f"options.SetIntraOpNumThreads({chosen['threads']});")
+        ],
+        "execution": [(f"options.execution_mode = ort.ExecutionMode.{mode}", f"options.SetExecutionMode({mode});")],
+        "inter_threads": [
+            (f"options.inter_op_num_threads = {number}", f"options.SetInterOpNumThreads({number});")
+        ] * parallel,
+        "deterministic": [
+            ("options.use_deterministic_compute = True", "options.SetDeterministicCompute(true);")
+        ] * chosen["deterministic"],
         "custom_ops": [
-            f"options.register_custom_ops_library({path!a})" for path in chosen["custom_ops"]
+            (f"options.register_custom_ops_library({path!a})", f"options.RegisterCustomOpsLibrary(ORT_TSTR({_quote(path)}));")
+            for path in chosen["custom_ops"]
         ],
         "prepacking": entries({} if _prepacks(chosen) else PLAIN_WEIGHTS),
         "session_config": entries(split_pairs(chosen["session_config"])),
-        "disabled_optimizers": entries(
-            {"optimization.disable_specified_optimizers": off} if off else {}
-        ),
-    }
+        "disabled_optimizers": entries({"optimization.disable_specified_optimizers": off} if off else {}),
+    }  # fmt: skip
 
 
 def _prepacks(chosen: Mapping[str, Any]) -> bool:
@@ -200,3 +239,18 @@ def _plug_in_lines(plug_in: Mapping[str, Any]) -> list[str]:
         f"devices = [d for d in ort.get_ep_devices() if d not in known{'' if wanted in ('', chosen) else by_word}]",
         f"options.add_provider_for_devices([devices[{chosen}]], {plug_in['options']!r})",
     ]
+
+
+def _quote(text: str) -> str:
+    """A string of C++; what is not ASCII by its bytes."""
+    return (
+        '"'
+        + "".join(
+            c if c.isascii() and c.isprintable() and c not in '"\\' else _escape(c) for c in text
+        )
+        + '"'
+    )
+
+
+def _escape(character: str) -> str:
+    return "".join(f"\\{byte:03o}" for byte in character.encode())

@@ -225,4 +225,5 @@ def test_the_bundles_check_uses_the_plug_in_and_its_recipe_does(
     told = ModuleType("told")
     exec(recipes[0].text, told.__dict__)  # what is printed for users runs
     assert told.session.get_outputs()[0].name == "y"
+    assert len(recipes) == 1, "no C++ that nobody tried"
     sys.modules.pop("told", None)
