@@ -126,6 +126,9 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     in_model: tuple[
         str, ...
     ] = ()  # those nodes by the names of the model in the file, where there is one
+    holders: tuple[
+        str, ...
+    ] = ()  # where some lie in bodies of the user's model: the nodes of its graph that are or hold them
     written: str = ""  # the file that holds it, as it was seen to do: one sentence
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
     elsewhere: int = 0  # given samples of which that is not so, so that it is not for them

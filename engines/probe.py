@@ -205,9 +205,11 @@ class Measure(Probe, frozen=True, tag="measure"):
                 candidate: ``rest`` is the
                 precision (``fp16``, ``bf16``) of all other nodes, "" leaves their types.
                 facts["written"]: ``names`` of its kept
-                nodes, ``lost``: nodes of this
+                nodes, where some lie in bodies ``holders``: those of its graph that are or hold
+                them, ``lost``: nodes of this
                 model that it does not have, ``inside``: nodes in the bodies of what is kept,
-                ``of``: nodes of it with all bodies'; with ``save`` the file
+                ``idle``: nodes of bodies that did
+                not run and are kept, ``of``: nodes of it with all bodies'; with ``save`` the file
                 is the artifact
                 ``worked-around.onnx``.
     ``rewrite`` a name of ``engines.graph.rewrites``: the whole model with that done runs in place

@@ -2,13 +2,13 @@
 of kept nodes.
 
 The rules are those of ``emulate``, written as types: tensors between two nodes of an island stay in
-their own type with no cast, casts stand at the island's borders only. An If, Loop or Scan is kept
-with its bodies, or converted with all that is in them. An operator whose schema does not allow the
-target type at some input or output keeps its own type there. The main graph's inputs and outputs
-keep their types.
+their own type with no cast, casts stand at the island's borders only. An island may lie in a body
+of an If, Loop or Scan: what it gives out of the body keeps its own type, in all branches and from
+one iteration to the next. An operator whose schema does not allow the target type at some input or
+output keeps its own type there. The main graph's inputs and outputs keep their types.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -45,9 +45,23 @@ class _Plan(NamedTuple):
     whole: bool = False
 
 
-def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
+class Kept(NamedTuple):
+    """Nodes of a graph that stay in their own type: ``nodes``, positions in ``graph.node``;
+    ``inside``: position of an If, Loop or Scan that is none of these -> name of a body -> those in
+    the body. A body that is not named there stays as it is."""
+
+    nodes: frozenset[int] = frozenset()
+    inside: Mapping[int, Mapping[str, "Kept"]] = {}
+
+
+def to_precision(
+    model: ModelProto,
+    precision: str,
+    keep: Collection[int],
+    inside: Mapping[int, Mapping[str, Kept]] | None = None,
+) -> ModelProto:
     """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that
-    stay in FP32.
+    stay in FP32; ``inside``: see ``Kept``.
 
     Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs
     and outputs stay; inner tensors keep their names in their new type. Raises ``ModelProblem`` for
@@ -55,7 +69,7 @@ def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> Mo
     """
     target, dtype = find_precision(model, precision)
     plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}))
-    return _convert_model(model, plan, keep)
+    return _convert_model(model, plan, keep, inside)
 
 
 def to_float64(model: ModelProto) -> ModelProto:
@@ -99,7 +113,12 @@ def to_float32(model: ModelProto, originals: Mapping[str, TensorProto]) -> Model
     return _convert_model(restored, plan, ())
 
 
-def _convert_model(model: ModelProto, plan: _Plan, keep: Collection[int]) -> ModelProto:
+def _convert_model(
+    model: ModelProto,
+    plan: _Plan,
+    keep: Collection[int],
+    inside: Mapping[int, Mapping[str, Kept]] | None = None,
+) -> ModelProto:
     result = deepcopy(model)
     graph = result.graph
     types = schema.element_types(result)
@@ -109,7 +128,7 @@ def _convert_model(model: ModelProto, plan: _Plan, keep: Collection[int]) -> Mod
     shared = _Shared(plan, schema.opsets(result), names.Fresh(taken))
     scope = _Scope(shared, graph, types, None)
     ends = () if plan.whole else (*graph.input, *graph.output)
-    scope.convert(frozenset(keep), frozenset(info.name for info in ends))
+    scope.convert(Kept(frozenset(keep), inside or {}), frozenset(info.name for info in ends))
     if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
         result.opset_import.add(domain="", version=13)  # a model of other domains only
     return result
@@ -193,16 +212,19 @@ class _Scope:
 
     # -- conversion
 
-    def convert(self, keep: frozenset[int], own: frozenset[str]) -> None:
-        """Convert the graph in place but for the nodes ``keep``. ``own``: those of its inputs and
-        outputs that keep their type; the others get the target's."""
+    def convert(self, kept: Kept | None, own: frozenset[str]) -> None:
+        """Convert the graph in place but for what is ``kept``, all of it where that is None.
+        ``own``: those of its inputs and outputs that keep their type; the others get the
+        target's."""
+        if kept is None:
+            kept = Kept(frozenset(range(len(self.graph.node))))
         self._new_weights: list[TensorProto] = []
         for info in self.graph.input:
             if info.name not in own and self.original_type(info.name) in self.plan.sources:
                 self._set_type(info.type, self.plan.target)
                 self.actual[info.name] = self.plan.target
         for i, original in enumerate(self.graph.node):
-            self._convert_node(deepcopy(original), i in keep)
+            self._convert_node(deepcopy(original), i in kept.nodes, kept.inside.get(i))
         # An output that keeps its type keeps its name, too: its producer writes a converted twin.
         moved: dict[str, str] = {}
         casts: list[tuple[str, str, int]] = []
@@ -240,11 +262,11 @@ class _Scope:
         self.graph.node.extend(self.nodes)
         del self.graph.value_info[:]
 
-    def _convert_node(self, node: NodeProto, keep: bool) -> None:
+    def _convert_node(self, node: NodeProto, keep: bool, inside: Mapping[str, Kept] | None) -> None:
         """Append a node, reading and writing the types it should."""
         nested = list(names.bodies(node))
         if nested:
-            self._convert_control(node, keep, nested)
+            self._convert_control(node, keep, nested, inside)
             return
         if keep or self._loses_digits(node):
             low_in: Sequence[bool] = (False,) * len(node.input)
@@ -339,7 +361,13 @@ class _Scope:
                 del node.attribute[:]
                 node.attribute.append(helper.make_attribute("value", held))
 
-    def _convert_control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
+    def _convert_control(
+        self,
+        node: NodeProto,
+        keep: bool,
+        nested: Sequence[GraphProto],
+        inside: Mapping[str, Kept] | None,
+    ) -> None:
         """If, Loop and Scan: their bodies are converted with them, or left whole and read from
         outside in the original types."""
         whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
@@ -348,19 +376,24 @@ class _Scope:
         if whole:
             self._leave_as_it_is(node)
             return
+        kept = _list_kept(node, inside)
+        own = {place for body, those in kept for place in _list_own(node, body, those)}
+        # Inputs that stand before those that are carried.
+        before = {"If": len(node.input), "Loop": 2, "Scan": 0}[node.op_type]
         for i, name in enumerate(node.input):
-            node.input[i] = self.read(name, self.plan.target)
+            held = i - before in own and i - before < _count_carried(node)
+            node.input[i] = self.read(name, self.original_type(name) if held else self.plan.target)
         given = {o.name for body in nested for o in body.output}
         for name in given.intersection(
             names.captures(node)
         ):  # what a body only hands on is typed outside of it
             if self.owns_weight(name):
                 self.read(name, self.plan.target)
-        for body in nested:
+        for body, those in kept:
             inner = schema.graph_types(body, self.shared.versions, self.types)
-            _Scope(self.shared, body, inner, self).convert(frozenset(), frozenset())
-        for name in node.output:
-            if self.original_type(name) in self.plan.sources:
+            _Scope(self.shared, body, inner, self).convert(those, _list_ends(node, body, own))
+        for place, name in enumerate(node.output):
+            if place not in own and self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
         self.nodes.append(node)
 
@@ -381,6 +414,54 @@ class _Scope:
     def _set_type(self, declared: TypeProto, kind: int) -> None:
         if declared.WhichOneof("value") == "tensor_type":
             declared.tensor_type.elem_type = kind
+
+
+def _list_kept(
+    node: NodeProto, inside: Mapping[str, Kept] | None
+) -> list[tuple[GraphProto, Kept | None]]:
+    """The bodies of an If, Loop or Scan, each with what stays in it, None for all; nothing stays
+    where ``inside`` is None."""
+    bodies = [(a.name, a.g) for a in node.attribute if a.type == AttributeProto.GRAPH]
+    return [(body, Kept() if inside is None else inside.get(name)) for name, body in bodies]
+
+
+def _count_carried(node: NodeProto) -> int:
+    """How many values a Loop or Scan hands from one iteration to the next; they are its first
+    outputs."""
+    if node.op_type == "Loop":
+        return max(0, len(node.input) - 2)
+    return (
+        len(node.input) - int(schema.attribute(node, "num_scan_inputs").i)
+        if node.op_type == "Scan"
+        else 0
+    )
+
+
+def _list_own(node: NodeProto, body: GraphProto, kept: Kept | None) -> Iterator[int]:
+    """Outputs of the node, by place, that keep their type as what makes them in the body does."""
+    makers = {name: i for i, inner in enumerate(body.node) for name in inner.output}
+    for place, info in enumerate(body.output[node.op_type == "Loop" :]):
+        i = makers.get(info.name, -1)
+        if kept is None or i in kept.nodes:
+            yield place
+        elif i in kept.inside:
+            inner = body.node[i]
+            places = {
+                p
+                for b, those in _list_kept(inner, kept.inside[i])
+                for p in _list_own(inner, b, those)
+            }
+            if list(inner.output).index(info.name) in places:
+                yield place
+
+
+def _list_ends(node: NodeProto, body: GraphProto, own: Collection[int]) -> frozenset[str]:
+    """Inputs and outputs of a body that keep their type; ``own``: outputs of the node, by place,
+    that do."""
+    loop = node.op_type == "Loop"
+    carried = _count_carried(node)
+    given = [body.input[place + 2 * loop].name for place in own if place < carried]
+    return frozenset((*given, *(body.output[place + loop].name for place in own)))
 
 
 def _type_word(kind: int) -> str:

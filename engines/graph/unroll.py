@@ -45,6 +45,14 @@ def body_size(graph: GraphProto) -> int:
     return sum(node.op_type != "Constant" for node in names.all_nodes(graph.node))
 
 
+def name_inside(body: GraphProto) -> dict[str, int]:
+    """What each node of a body is called once it is opened, behind the names of its holder and of
+    the body (and the iteration), and its position there; without those that share a name."""
+    left = [i for i, node in enumerate(body.node) if splice.weight_of(node) is None]
+    called = [body.node[i].name or f"{body.node[i].op_type}_{at}" for at, i in enumerate(left)]
+    return {name: i for name, i in zip(called, left, strict=True) if called.count(name) == 1}
+
+
 def why_closed(model: ModelProto, position: int) -> str:
     """Why the node cannot be opened, in words that follow its name; "" where it can."""
     node = model.graph.node[position]

@@ -66,6 +66,7 @@ def write_out(
         cure = msgspec.structs.replace(
             cure,
             in_model=names,
+            holders=tuple(kept.get("holders", ())),
             condition="" if rests == ALWAYS else rests,
             written=f"{said}{_say_inside(m)}{rather}",
         )
@@ -74,12 +75,14 @@ def write_out(
 
 
 def _say_inside(m: Measurement) -> str:
-    """All that a kept If, Loop or Scan holds, a sentence with a space in front: of a Loop that is
-    all of the model "1 node in FP32" promises what it does not keep."""
+    """What stays in FP32 beside the nodes that are counted, in sentences with a space in front: all
+    that a kept If, Loop or Scan holds (of a Loop that is all of the model "1 node in FP32" promises
+    what it does not keep), and branches that did not run."""
     kept = m.facts.get("written", {})
     many = len(kept.get("names", ())) + kept.get("inside", 0)
-    said = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {kept.get('of', 0)} nodes."
-    return said if kept.get("inside", 0) else ""
+    whole = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {kept.get('of', 0)} nodes."
+    idle = f" A branch that no sample takes stays as it was, too ({kept.get('idle', 0)} nodes): nothing is known of it."
+    return f"{whole if kept.get('inside', 0) else ''}{idle if kept.get('idle', 0) else ''}"
 
 
 def _say_lost(m: Measurement) -> str:

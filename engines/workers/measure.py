@@ -504,7 +504,8 @@ class _Measuring:
         )
         built = build(self.engine, request)
         kept = {
-            "names": list(made.names), "lost": list(made.lost), "inside": made.inside, "of": made.of,
+            "names": list(made.names), "holders": list(made.holders), "lost": list(made.lost),
+            "inside": made.inside, "of": made.of, "idle": made.idle,
         }  # fmt: skip
         return _Ready(
             replace(part, model=made.model),

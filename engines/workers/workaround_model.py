@@ -1,25 +1,26 @@
 """A workaround as a file: nodes kept in FP32, written into a model that engines run as it is
 typed."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from onnx import ModelProto
+from onnx import AttributeProto, GraphProto, ModelProto
 
 from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.data import originals
-from narrowdown.engines.graph import load
+from narrowdown.engines.graph import load, schema
 from narrowdown.engines.graph.cut import cut
 from narrowdown.engines.graph.emulate import PRECISIONS
 from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.names import bodies
-from narrowdown.engines.graph.origin import find_folded, find_origins
+from narrowdown.engines.graph.origin import Place, Steps, find_folded, find_origins
 from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.standing_alone import standing_alone
-from narrowdown.engines.graph.typed import to_precision
-from narrowdown.engines.graph.unroll import body_size
+from narrowdown.engines.graph.typed import Kept, to_precision
+from narrowdown.engines.graph.unroll import body_size, name_inside
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.store.memory import HELD, SMALL
@@ -28,15 +29,19 @@ from narrowdown.engines.store.memory import HELD, SMALL
 @dataclass(frozen=True)
 class Written:
     """``model``: read back from the bytes that the file has, its weights inside where they are few.
-    ``names``: its nodes that stay in FP32 (of a quantized model: in float). ``lost``: nodes of the
-    searched model that it does not have. ``inside``: nodes in the bodies of those that stay, which
-    stay with them; ``of``: nodes of the whole, with all bodies'."""
+    ``names``: its nodes that stay in FP32 (of a quantized model: in float), those in bodies behind
+    the names of what holds them. ``holders``: those of its graph that are or hold them; () where
+    none is held. ``lost``: nodes of the searched model that it does not have. ``inside``: nodes in
+    the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all
+    bodies'; ``idle``: nodes of bodies that did not run, which stay as well."""
 
     model: ModelProto
     names: tuple[str, ...]
+    holders: tuple[str, ...]
     lost: tuple[str, ...]
     inside: int
     of: int
+    idle: int
 
 
 def write_form(
@@ -49,10 +54,11 @@ def write_form(
     they are. Raises ``ModelProblem``."""
     onto, rest = probe.written, probe.rest
     own = load.load(store, onto)
-    places = {n: n for n in keep}
+    places: Mapping[int, Place] = {n: Place(n) for n in keep}
     if onto != searched.digest:
-        places = find_origins(searched.index, own.index, own.engine_names, keep)
-    there = frozenset(places.values())
+        places = find_origins(searched.index, own.index, own.node_protos, own.engine_names, keep)
+    there = frozenset(at.node for at in places.values() if not (at.inside and rest))
+    held = sorted({at for at in places.values() if at.node not in there})
     if onto != searched.digest:
         there |= _find_made_before(searched, own, there, rest)
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
@@ -63,18 +69,25 @@ def write_form(
     stay = [position[n] for n in sorted(there & position.keys())]
     inside = sum(body_size(body) for i in stay for body in bodies(model.graph.node[i]))
     of = body_size(model.graph)
+    islands = _group(
+        (("", position[at.node]), *at.inside) for at in held if at.node in position
+    ).inside
+    idle = _count_idle(model.graph, islands)
     if rest:
-        model = to_precision(model, rest, stay)
+        model = to_precision(model, rest, stay, islands)
     if outside_bytes(model) < SMALL:
         model = ModelProto.FromString(
             standing_alone(model, own.weights_dir).SerializeToString(deterministic=True)
         )
+    named = sorted([*map(Place, there), *held])
     return Written(
         model,
-        tuple(own.engine_names[n] for n in sorted(there)),
+        tuple(_name(own, at) for at in named),
+        tuple(own.engine_names[n] for n in sorted({at.node for at in named})) if held else (),
         tuple(searched.engine_names[n] for n in sorted(keep - set(places))),
         inside,
         of,
+        idle,
     )
 
 
@@ -86,6 +99,43 @@ def _find_made_before(
     read = {t for n in there for t in own.index.nodes[n].reads}
     outside = _find_outside(own, rest) if rest else set()
     return find_folded(searched.index, own.index, read | outside)
+
+
+def _group(places: Iterable[Steps]) -> Kept:
+    """Nodes that stay, by the graph that they stand in; a body's name in the first step says
+    nothing."""
+    listed = set(places)
+    whole = frozenset(at[0][1] for at in listed if len(at) == 1)
+    deeper: dict[int, dict[str, list[Steps]]] = {}
+    for (_, first), *rest in listed:
+        if first not in whole:
+            deeper.setdefault(first, {}).setdefault(rest[0][0], []).append(tuple(rest))
+    return Kept(
+        whole, {n: {body: _group(those) for body, those in by.items()} for n, by in deeper.items()}
+    )
+
+
+def _count_idle(graph: GraphProto, islands: Mapping[int, Mapping[str, Kept]]) -> int:
+    """Nodes of the bodies beside those in which a node stays."""
+    held = [
+        (islands[i], a)
+        for i in islands
+        for a in graph.node[i].attribute
+        if a.type == AttributeProto.GRAPH
+    ]
+    return sum(
+        _count_idle(a.g, of[a.name].inside) if a.name in of else body_size(a.g) for of, a in held
+    )
+
+
+def _name(own: StoredModel, place: Place) -> str:
+    """The node's name, behind those of what holds it."""
+    node, name = own.node_protos[place.node], own.engine_names[place.node]
+    for which, at in place.inside:
+        body = schema.attribute(node, which).g
+        called = next(called for called, i in name_inside(body).items() if i == at)
+        node, name = body.node[at], f"{name}/{which}/{called}"
+    return name
 
 
 def _find_outside(own: StoredModel, rest: str) -> set[int]:

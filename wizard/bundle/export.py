@@ -295,7 +295,7 @@ def keep_script(workaround: Workaround | None, version: str) -> str:
         return ""
     return outside.keep_script(
         outside.found(parse(workaround.engine), version),
-        workaround.keep_higher,
+        workaround.holders or workaround.keep_higher,
     )
 
 

@@ -83,6 +83,7 @@ class Workaround(msgspec.Struct, frozen=True):
     of: int = 0  # nodes that could be kept; 0: not counted
     # of `keep_higher` the Loop, If and Scan nodes, which are kept whole
     holding: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()  # nodes of the graph that are or hold those of `keep_higher`
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 

@@ -357,7 +357,7 @@ def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_gi
     plain = (
         w.kind == "control-flow"
     )  # the user's own model, opened; a rewritten one is as the engine took it
-    names = w.in_model or w.keep_names
+    names = w.holders or w.in_model or w.keep_names
     return Cure(names, nameless, failing, FILE if written else "", outputs, plain)
 
 

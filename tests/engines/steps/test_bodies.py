@@ -11,6 +11,7 @@ import onnx
 import onnx.parser
 import pytest
 
+from narrowdown.engines.graph.typed import Kept, to_precision, to_rounded
 from narrowdown.engines.workers import unrolling
 
 Open = Callable[..., Any]
@@ -122,12 +123,9 @@ def test_an_overflow_in_an_iteration_of_a_loop(opened: Any) -> None:
     assert s.findings.original != s.findings.model
     done = s.step("precision").finish
     cure = done.findings.workaround
-    assert cure.in_model == ("grow",)
-    assert "(your model with 1 node in FP32)" in cure.written
-    assert (
-        "An If, Loop or Scan stays there with all that is inside of it, 6 of 8 nodes"
-        in cure.written
-    )
+    # In every iteration, as the body has the node once; other tools are told of the Loop.
+    assert (cure.in_model, cure.holders) == (("grow/body/square", "grow/body/root"), ("grow",))
+    assert "(your model with 2 nodes in FP32)" in cure.written
 
 
 def test_an_overflow_in_an_iteration_of_a_scan_that_walks_backwards(opened: Any) -> None:
@@ -147,17 +145,18 @@ def test_bodies_in_bodies(opened: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "fed", "other", "holder"),
+    ("text", "fed", "other", "names", "beside"),
     [
         (
             BRANCHED, {"x": rows(1, 300), "loud": np.array(True), "sharp": np.array(True)},
-            {"x": rows(1.0001, 7.0001), "loud": np.array(False), "sharp": np.array(True)}, "outer",
+            {"x": rows(1.0001, 7.0001), "loud": np.array(False), "sharp": np.array(True)},
+            "outer/then_branch/inner/then_branch/", 2,
         ),
-        (WALKED, {"x": np.full((5, 2), 300, np.float32)}, None, "walk"),
+        (WALKED, {"x": np.full((5, 2), 300, np.float32)}, None, "walk/body/", 0),
     ],
 )  # fmt: skip
-def test_a_node_in_a_body_is_kept_with_all_that_holds_it(
-    opened: Any, tmp_path: Path, text: str, fed: Any, other: Any, holder: str
+def test_what_is_kept_is_written_into_the_body_and_branches_that_did_not_run_stay(
+    opened: Any, tmp_path: Path, text: str, fed: Any, other: Any, names: str, beside: int
 ) -> None:
     import onnxruntime as ort
 
@@ -165,8 +164,10 @@ def test_a_node_in_a_body_is_kept_with_all_that_holds_it(
     s.step("reduce")
     done = s.step("precision").finish
     cure = done.findings.workaround
-    assert cure.in_model == (holder,)
-    assert "your model with 1 node in FP32" in cure.written
+    assert f"{names}square" in cure.in_model, cure.in_model
+    assert all(name.startswith(names) for name in cure.in_model)
+    assert f"your model with {len(cure.in_model)} nodes in FP32" in cure.written
+    assert (f"({beside} nodes)" in cure.written) == bool(beside)
     [kept] = done.tables["bundle"]
     file = s.store.path(kept["files"]["worked-around.onnx"]).read_bytes()
     onnx.checker.check_model(onnx.load_from_string(file), full_check=True)
@@ -179,6 +180,18 @@ def test_a_node_in_a_body_is_kept_with_all_that_holds_it(
             zip(ours.run(None, given), theirs.run(None, given), strict=True) if given else ()
         ):
             assert np.allclose(a, b, atol=0, rtol=allowed)
+
+
+def test_what_a_kept_node_gives_out_of_a_branch_is_not_rounded_at_its_end() -> None:
+    import onnxruntime as ort
+
+    inside = {0: {"then_branch": Kept(frozenset({1})), "else_branch": Kept()}}
+    made = to_rounded(to_precision(onnx.parser.parse_model(BRANCHED), "fp16", (), inside))
+    fed = {"x": rows(1.0001, 7.0001), "loud": np.array(True), "sharp": np.array(False)}
+    [y] = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(
+        None, fed
+    )
+    assert np.array_equal(y, rows(2, 14) + fed["x"])
 
 
 def test_samples_that_take_another_branch_are_left_out_and_that_is_said(opened: Any) -> None:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.load import build_index
-from narrowdown.engines.graph.origin import find_folded, find_origins
+from narrowdown.engines.graph.origin import Place, find_folded, find_origins
 from narrowdown.engines.graph.typed import to_precision, to_rounded
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.workaround_facts import list_facts
@@ -251,8 +251,14 @@ def test_nodes_are_found_again_by_what_they_give_by_name_and_by_the_body_that_th
         helper.make_node("Abs", ["j"], ["y"], "last"),
         helper.make_node("Gather", ["i", "i"], ["row"], "walk/body/iteration_0/row/Gather"),
     )
-    found = find_origins(made, origin, ("exp", "minus", "walk", "last"), range(6))
-    assert found == {0: 0, 1: 1, 2: 2, 4: 3, 5: 2}
+    found = find_origins(made, origin, nodes, ("exp", "minus", "walk", "last"), range(6))
+    assert found == {
+        0: Place(0),
+        1: Place(1),
+        2: Place(2, (("body", 1),)),
+        4: Place(3),
+        5: Place(2),
+    }
 
 
 def test_what_a_file_types_as_half_is_rounded_and_what_it_keeps_is_not() -> None:
