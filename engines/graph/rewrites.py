@@ -315,6 +315,61 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
     node.CopyFrom(other)
 
 
+def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+    """Padding that auto_pad leaves to the engine, as numbers."""
+    for node in graph.nodes:
+        stated = _state_padding(graph, node)
+        if stated is None:
+            continue
+        kept = {
+            a.name: helper.get_attribute_value(a) for a in node.attribute if a.name != "auto_pad"
+        }
+        _become(node, node.op_type, list(node.input), **{**kept, "pads": stated})
+        yield node.name
+
+
+def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
+    """What ``auto_pad`` stands for, where no size of the input has a say: of a ConvTranspose, and
+    of a stride of 1."""
+    mode = schema.attribute_value(node, "auto_pad", b"NOTSET").decode()
+    if node.op_type not in (
+        "Conv",
+        "ConvTranspose",
+        "AveragePool",
+        "MaxPool",
+    ) or not mode.startswith("SAME_"):
+        return None
+    weight = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
+    kernel = list(
+        schema.attribute_value(node, "kernel_shape", ())
+        or (weight.dims[2:] if weight is not None else ())
+    )
+    ones = [1] * len(kernel)
+    strides, dilations = (
+        schema.attribute_value(node, "strides", ones),
+        schema.attribute_value(node, "dilations", ones),
+    )
+    transposed = node.op_type == "ConvTranspose"
+    if (
+        not kernel
+        or not (transposed or all(s == 1 for s in strides))
+        or schema.attribute_value(node, "output_shape")
+    ):
+        return None
+    more = (
+        schema.attribute_value(node, "output_padding", [0] * len(kernel))
+        if transposed
+        else [0] * len(kernel)
+    )
+    total = [
+        (k - 1) * d + 1 - s + m for k, d, s, m in zip(kernel, dilations, strides, more, strict=True)
+    ]
+    if min(total) < 0:
+        return None
+    less, rest = [n // 2 for n in total], [n - n // 2 for n in total]
+    return [*less, *rest] if mode == "SAME_UPPER" else [*rest, *less]
+
+
 def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
     """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization,
     ...), written as these."""
@@ -477,6 +532,7 @@ REWRITES: dict[str, Apply] = {
     "unfuse-reductions": _unfuse_reductions,
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,
+    "explicit-pad": _explicit_pad,
     "unfuse-functions": _unfuse_functions,
     "widen-attention": _widen_attention,
 }

@@ -15,7 +15,7 @@ import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.graph import names, plain_outputs, schema, splice
+from narrowdown.engines.graph import constants, names, plain_outputs, schema, splice
 from narrowdown.engines.graph.random_nodes import draw_numbers
 
 CONTROL = frozenset({"If", "Loop", "Scan"})
@@ -48,7 +48,7 @@ def body_size(graph: GraphProto) -> int:
 def name_inside(body: GraphProto) -> dict[str, int]:
     """What each node of a body is called once it is opened, behind the names of its holder and of
     the body (and the iteration), and its position there; without those that share a name."""
-    left = [i for i, node in enumerate(body.node) if splice.weight_of(node) is None]
+    left = [i for i, node in enumerate(body.node) if constants.weight_of(node) is None]
     called = [body.node[i].name or f"{body.node[i].op_type}_{at}" for at, i in enumerate(left)]
     return {name: i for name, i in zip(called, left, strict=True) if called.count(name) == 1}
 

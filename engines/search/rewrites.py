@@ -65,6 +65,12 @@ REWRITES = (
         low=True,
     ),
     Rewrite(
+        "explicit-pad",
+        "padding that auto_pad leaves to the engine is stated",
+        ("AveragePool", "Conv", "ConvTranspose", "MaxPool"),
+        "exact by the definition of auto_pad",
+    ),
+    Rewrite(
         "unfuse-functions",
         "accused operators that ONNX defines by others are written as these",
         (

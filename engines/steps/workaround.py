@@ -119,7 +119,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
     names = APART if hides_when_watched(findings) else ()
     if not oracle.checked:
         # An engine that is wrong in FP32 may be so by sizes that it cannot know before.
-        names = names if keeps else (*names, FIXED_SIZES)
+        names = names if keeps else (*names, "explicit-pad", FIXED_SIZES)
         written: Cure | None = yield from _write_otherwise(ask, names)
         if written is not None:
             return written
@@ -240,7 +240,11 @@ def _write_otherwise(ask: Inquiry, names: Sequence[str]) -> Sub[Cure | None]:
     if not names:
         return None
     plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+    culprits = (ranges.decode(c.case.node_ids) for c in ask.findings.culprits)
+    accused = {ask.index.nodes[n].op for nodes in culprits for n in nodes}
     for one in map(find_rewrite, names):
+        if one.ops and not accused.intersection(one.ops):
+            continue
         tried: TriedRewrite = yield from try_rewrite(ask, one, plain)
         if tried.cure is not None:
             probe = rewrite_probe(ask, one.name, tried.at, list_feeds(ask.findings))

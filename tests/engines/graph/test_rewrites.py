@@ -8,6 +8,7 @@ from types import ModuleType
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.loader import load_model_tests
@@ -134,6 +135,14 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
         lambda: model([node("Relu", "x", "a"), node("Softmax", "a", "y", axis=1)], opset=13),
         ("Relu>a", "Softmax>y"),
     ),
+    "explicit-pad": (
+        lambda: model(
+            [node("Conv", "x w", "y", auto_pad="SAME_LOWER")],
+            {"w": np.ones((3, 3, 2), np.float32)},
+            shape=(2, 3, 4),
+        ),
+        ("Conv>y",),
+    ),
 }
 
 
@@ -150,6 +159,43 @@ def test_it_computes_the_same(name: str) -> None:
     near = 2e-3 if name == "widen-attention" else 1e-6  # halves round where FP32 does not
     for a, b in zip(before, after, strict=True):
         np.testing.assert_allclose(b, a, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize(
+    ("op", "more"),
+    [
+        ("ConvTranspose", {"strides": [2, 2]}),
+        ("ConvTranspose", {"dilations": [2, 2]}),
+        ("Conv", {}),
+        ("MaxPool", {"kernel_shape": [2, 4]}),
+    ],
+)
+def test_padding_that_auto_pad_stands_for_is_stated(
+    op: str, more: dict[str, object], mode: str
+) -> None:
+    inputs, weights = (
+        ("x", {})
+        if op == "MaxPool"
+        else ("x w", {"w": np.random.default_rng(1).normal(size=(2, 2, 3, 4)).astype(np.float32)})
+    )
+    given = model([node(op, inputs, "y", auto_pad=mode, **more)], weights, shape=(1, 2, 5, 6))
+    changed, done = rewrite_model(given, "", "explicit-pad", [0])
+    assert done == (f"{op}>y",)
+    assert "auto_pad" not in {a.name for a in changed.graph.node[0].attribute}
+    x = np.random.default_rng(2).normal(size=(1, 2, 5, 6)).astype(np.float32)
+    before, after = (
+        ort.InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (given, changed)
+    )
+    np.testing.assert_array_equal(before, after)
+
+
+def test_padding_that_hangs_on_the_size_of_the_input_stays() -> None:
+    given = model(
+        [node("MaxPool", "x", "y", auto_pad="SAME_UPPER", kernel_shape=[3, 3], strides=[2, 2])],
+        shape=(1, 2, 5, 6),
+    )
+    assert rewrite_model(given, "", "explicit-pad", [0])[1] == ()
 
 
 def test_open_sizes_are_fixed_and_fixed_ones_stay() -> None:
