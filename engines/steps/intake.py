@@ -62,9 +62,8 @@ def refuse_unmeasured(
             " The inputs were made up; if the model needs others, give them with --inputs, or sizes with "
             f"--input-shapes.{guessed}"
         )
-        if any(is_given(s.id) for s in samples):
-            hint = " If it runs without --inputs, on made-up ones, the sizes of yours do not fit the model."
-        hint = hint if "while it ran" in m.message else ""
+        given = any(is_given(s.id) for s in samples)
+        hint = hint if "while it ran" in m.message and not given else ""
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
         raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=Refused.MISSING)
 

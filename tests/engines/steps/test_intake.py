@@ -84,10 +84,8 @@ def test_what_cannot_be_judged_at_all() -> None:
     assert f"sizes with --input-shapes. {shape} Whether" in str(no.value), (
         "the names that sizes are to be given for"
     )
-    with pytest.raises(StepRefused, match="the sizes of yours do not fit the model") as no:
-        intake.refuse_unmeasured(ran, [guessed, real])
-    assert no.value.code == 4
     for m, samples in (
+        (ran, [guessed, real]),
         (Measurement(status="reference-failed", message="The model has opset 99."), [guessed]),
         (Measurement(status="refused", message="No."), [real]),
         (
