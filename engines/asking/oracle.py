@@ -27,7 +27,7 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import LARGE
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.probe import AnyProbe, Measurement, SampleInfo
+from narrowdown.engines.probe import AnyProbe, Measurement
 
 FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})
 
@@ -38,9 +38,10 @@ class Oracle(msgspec.Struct, frozen=True):
     cured; ``row``: of a batch that is fed, the one that fails; ``storage``: the type that values are
     held in between nodes. ``cheap``: the same engine where it builds faster and fails alike; None
     where there is none. ``builds``: fresh ones that a verdict takes; ``runs`` of each. ``sample``:
-    the one that the search works on, of these ``samples``. ``keeps``: single nodes can be kept in
-    FP32; ``times``: the engine chooses kernels by timing; ``patches``: right values can be put into
-    the model; ``clocked``: how long a run takes says something. ``near`` makes more samples.
+    the one that the search works on; ``feeds``: what decides, the given ones, or the made-up one
+    where none were given. ``keeps``: single nodes can be kept in FP32; ``times``: the engine chooses
+    kernels by timing; ``patches``: right values can be put into the model. ``near`` makes more
+    samples.
     """
 
     index: GraphIndex
@@ -55,22 +56,16 @@ class Oracle(msgspec.Struct, frozen=True):
     builds: int = 1
     runs: int = 1
     sample: str = ""
-    samples: tuple[SampleInfo, ...] = ()
+    feeds: tuple[str, ...] = ()
     keeps: bool = True
     times: bool = False
     patches: bool = True
-    clocked: bool = True
     near: Callable[[int, int, int], Sub[Near]] = make_none
 
     @property
     def error(self) -> float:
         """e0: the worst badness of the failure, at most LARGE."""
         return min(self.failure.error, LARGE)
-
-    @property
-    def feeds(self) -> tuple[str, ...]:
-        """What decides: the given ones, or the made-up one where none were given."""
-        return tuple(s.id for s in self.samples)
 
     @property
     def refused(self) -> bool:
@@ -171,11 +166,10 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
         findings.builds,
         findings.looks,
         findings.sample,
-        findings.samples,
+        tuple(s.id for s in findings.samples),
         ctx.can("keep"),
         ctx.engine_info.gpus > 0,
         # What does not build gives no values.
         not ctx.check and signature.kind != "build",
-        ctx.can("latency", untold=True),
         partial(make_near, inquiry),
     )

@@ -19,7 +19,6 @@ from narrowdown.engines.probe import (
     Describe,
     Measure,
     Measurement,
-    SampleInfo,
     SampleResult,
     Score,
 )
@@ -310,9 +309,9 @@ def test_what_comes_within_a_quarter_of_the_largest_value_is_run_on_all_samples(
         return Answer("passes", measured=Measurement(results=(SampleResult("", marks=marks),)))
         yield
 
-    samples = (SampleInfo("real:0", "a"), SampleInfo("real:1", "a"))
+    feeds = ("real:0", "real:1")
     index = GraphIndex("m", nodes, tensors, (0,), (3,))
-    oracle = Oracle(index, put, (0, 1, 2), storage="float16", sample="real:0", samples=samples)
+    oracle = Oracle(index, put, (0, 1, 2), storage="float16", sample="real:0", feeds=feeds)
     with pytest.raises(StopIteration) as ended:
         next(foretell_places(oracle))
     places = ended.value.value
