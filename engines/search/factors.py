@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
+from narrowdown.engines.known.entry import Construction, MadeTensor, Scalar, Stated
 from narrowdown.engines.known.varied import (
     ABSENT,
     Place,
@@ -44,6 +44,7 @@ _STRINGS: Mapping[str, tuple[str, ...]] = {
     "approximate": ("none", "tanh"),
     "direction": ("forward", "reverse", "LEFT", "RIGHT"),
 }  # fmt: skip
+_CALLED = ("attribute", "dim", "entry")  # kinds of places, the first that there is
 _MOST_SIZE = 4096  # of one dimension: four times a usual one, where that is less
 _MOST_ELEMENTS = 1 << 20
 _MOST_LEVELS = 8  # of one number that are tried before its bounds are looked for
@@ -57,8 +58,7 @@ def say_level(level: Level) -> str:
 class Factor(msgspec.Struct, frozen=True):
     """``name``: for people. ``base``: the level that it has in the case; ``levels``: others to try;
     ``at``: the case at one of them. ``ordered``: numbers of which every one between can be tried,
-    too. ``joined``: by what the name and a level are joined in a sentence; ``say``: a level in
-    words."""
+    too. ``joined``: by what the name and a level are joined in a sentence."""
 
     name: str
     base: Level
@@ -66,7 +66,6 @@ class Factor(msgspec.Struct, frozen=True):
     at: Callable[[Level], Construction]
     ordered: bool = False
     joined: str = " = "
-    say: Callable[[Level], str] = say_level
 
 
 def list_factors(made: Construction, sizes: Sequence[Sequence[Place]]) -> tuple[Factor, ...]:
@@ -100,14 +99,8 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
         dims = [p for p in places if p.kind == "dim"]
         # Called by what a person would look at: the attribute that states it, else an input's
         # dimension, else a weight's, else the number that it is.
-        stated = [p for p in places if p.kind == "attribute"]
-        plain = [p for p in dims if p.times == 1]
-        first = (
-            min(plain, key=lambda p: (p.of not in made.inputs, plain.index(p)))
-            if plain
-            else places[0]
-        )
-        first = msgspec.structs.replace(stated[0] if stated else first, times=1)
+        plain = [p for p in places if p.times == 1]
+        first = min(plain, key=lambda p: (_CALLED.index(p.kind), p.of not in made.inputs))
         base = max(1, now[first])
         whole = [now[msgspec.structs.replace(p, times=1)] for p in places]
         heaviest = max((math.prod(tensors[p.of].shape) for p in dims), default=1)
@@ -167,7 +160,7 @@ def _other_values(key: str, stated: Stated) -> list[Level]:
     if isinstance(stated, str):
         return [*(_STRINGS.get(key, ())), ABSENT]
     if isinstance(stated, list):
-        return [*map(_encode, _other_lists(key, stated)), ABSENT]
+        return [*map(_encode, _other_lists(stated)), ABSENT]
     if isinstance(stated, int) and key == "to":  # a type: the numbers beside it are any others
         return []
     if isinstance(stated, int):
@@ -179,25 +172,16 @@ def _other_integers(stated: int) -> list[int]:
     return [stated + 1, stated - 1, 2 * stated, stated // 2, 1 - stated]
 
 
-def _other_lists(key: str, stated: list[int | float | str]) -> list[Stated]:
-    many = len(stated)
+def _other_lists(stated: Sequence[Scalar]) -> list[list[Scalar]]:
+    """Of whole numbers: none, those of one end alone (pads), another order (axes), all the same."""
     if not all(isinstance(v, int) for v in stated):
         return []
-    if key == "perm":
-        swapped: list[int | float | str] = (
-            [*range(many - 2), many - 1, many - 2] if many > 1 else []
-        )
-        order: list[int | float | str] = list(range(many))
-        return [order, order[::-1], swapped] if many > 1 else []
-    if key == "pads":
-        half, least = many // 2, [max(1, int(v)) for v in stated]
-        return [
-            [0] * many,
-            [*([0] * half), *least[half:]],
-            [*least[:half], *([0] * half)],
-            [1] * many,
-        ]
-    return [[1] * many, [2] * many, [3] * many]
+    many, half = len(stated), len(stated) // 2
+    front, back = list(stated[:half]), list(stated[half:])
+    none: list[Scalar] = [0] * many
+    ends = [none, none[:half] + back, front + none[half:]]
+    orders = [sorted(stated, key=float), back + front, list(stated[::-1])]
+    return [*ends, *orders, [1] * many, [2] * many]
 
 
 def _of_types(made: Construction) -> Iterable[Factor]:
@@ -217,11 +201,8 @@ def _of_weights(made: Construction) -> Iterable[Factor]:
     for name, weight in made.weights.items():
         values = weight.values
         if is_list(weight) and values is not None and len(values) > 1:
-            base, half = [int(v) for v in values], len(values) // 2
-            front, back = base[:half], base[half:]
-            lists = ([0] * len(base), [0] * half + back, front + [0] * len(back), back + front)
-            levels = tuple(_encode(list(one)) for one in lists)
-            yield Factor(name, _encode(list(base)), levels, _fill(made, name, _with_entries))
+            levels = tuple(map(_encode, _other_lists(values)))
+            yield Factor(name, _encode([*values]), levels, _fill(made, name, _with_entries))
         elif values is not None and len(values) == 1:
             yield _number(made, name, weight, values[0])
         else:
@@ -258,10 +239,7 @@ def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> 
 
 
 def _with_number(tensor: MadeTensor, level: Level) -> MadeTensor:
-    number = level if isinstance(level, int) else float(level)
-    if tensor.values is not None and len(tensor.values) == 1:
-        return msgspec.structs.replace(tensor, values=[number])
-    return msgspec.structs.replace(tensor, values=None, range=(float(number), float(number)))
+    return msgspec.structs.replace(tensor, values=[level])
 
 
 def _list_sizes(made: Construction) -> list[int]:
@@ -272,41 +250,37 @@ def _list_sizes(made: Construction) -> list[int]:
 def _of_inputs(made: Construction) -> Iterable[Factor]:
     for name, tensor in made.inputs.items():
         yield _values(made, name, tensor, (DRAWN, FEW, "positive", "negative", "both signs", ZEROS))
-        if tensor.dtype in (*_FLOATS, *_WHOLE) and (most := _find_largest(tensor)):
-            yield _scale(made, name, tensor, most)
+        if tensor.dtype in (*_FLOATS, *_WHOLE):
+            yield _scale(made, name, tensor)
         if len(made.inputs) > 1:
             yield _role(made, name, "an input", "a weight")
 
 
-def _find_largest(tensor: MadeTensor) -> float:
-    """The largest magnitude that its values may have."""
-    held = tensor.range if tensor.values is None else tensor.values
-    return float(max(map(abs, held), default=0.0))
-
-
-def _scale(made: Construction, name: str, tensor: MadeTensor, most: float) -> Factor:
-    """All values by a power of two. A level is the power that the largest magnitude is below."""
-    base = math.frexp(most)[1]
+def _scale(made: Construction, name: str, tensor: MadeTensor) -> Factor:
+    """All values by powers of two, as far as the type holds them. A level is the largest magnitude,
+    as text: 3,650 and 2,150,000,000, no powers of ten."""
+    most = max(map(abs, tensor.range if tensor.values is None else tensor.values), default=0)
+    ends = (
+        (2.0**-40, 2.0**60)
+        if tensor.dtype in _FLOATS
+        else (1.0, 2.0**62 if tensor.dtype == "int64" else 2.0**30)
+    )
 
     def scaled(tensor: MadeTensor, level: Level) -> MadeTensor:
-        by = 2.0 ** (int(level) - base)
         low, high = tensor.range
-        values = tensor.values
+        times, values = by[str(level)], tensor.values
         if values is not None:
-            whole = tensor.dtype.startswith(("int", "uint"))
-            values = [round(v * by) if whole else v * by for v in values]
-        return msgspec.structs.replace(tensor, range=(low * by, high * by), values=values)
+            whole = tensor.dtype in _WHOLE
+            values = [round(v * times) if whole else v * times for v in values]
+        return msgspec.structs.replace(tensor, range=(low * times, high * times), values=values)
 
-    def say(level: Level) -> str:  # 3,650 and 2,150,000,000, no powers of ten
-        return f"{float(f'{most * 2.0 ** (int(level) - base):.3g}'):,.12g}"
+    powers = (4, -4, 12, -12, 30, -30)
+    by = {_say_large(most * 2.0**n): 2.0**n for n in powers if ends[0] <= most * 2.0**n <= ends[1]}
+    return Factor(f"the largest |{name}|", _say_large(most), tuple(by), _fill(made, name, scaled))
 
-    # Of what is small already less is only harder to see.
-    lower = (base - 30,) if base > 24 else ()
-    ends = (-40, 60) if tensor.dtype in _FLOATS else (1, 62 if tensor.dtype == "int64" else 30)
-    levels = (base + 4, base - 4, base + 12, base - 12, base + 30, *lower)
-    fit = tuple(n for n in levels if ends[0] <= n <= ends[1])
-    at = _fill(made, name, scaled)
-    return Factor(f"the largest |{name}|", base, fit, at, ordered=True, say=say)
+
+def _say_large(number: float) -> str:
+    return f"{float(f'{number:.3g}'):,.12g}"
 
 
 def _values(made: Construction, name: str, tensor: MadeTensor, levels: tuple[str, ...]) -> Factor:

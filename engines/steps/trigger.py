@@ -27,7 +27,7 @@ from narrowdown.engines.probe import (
     SampleResult,
     State,
 )
-from narrowdown.engines.search.factors import ZEROS, Factor, Level, list_factors
+from narrowdown.engines.search.factors import ZEROS, Factor, Level, list_factors, say_level
 from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, Row, find_trigger
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
@@ -279,7 +279,7 @@ def say_change(factor: Factor | None, level: Level) -> str:
     """What was changed, in words; "" for nothing."""
     if factor is None:
         return ""
-    return f"{factor.name}{factor.joined}{factor.say(level)}"
+    return f"{factor.name}{factor.joined}{say_level(level)}"
 
 
 def make_factor_row(factor: Factor, found: Found) -> FactorRow:
@@ -294,10 +294,10 @@ def make_factor_row(factor: Factor, found: Found) -> FactorRow:
         return (False, 0.0) if isinstance(level, str) else (True, level)
 
     texts = {
-        outcome: ", ".join(factor.say(n) for n in sorted(some, key=by_size))
+        outcome: ", ".join(say_level(n) for n in sorted(some, key=by_size))
         for outcome, some in levels.items()
     }
-    base = factor.say(factor.base)
+    base = say_level(factor.base)
     return FactorRow(factor.name, base, matters=found.matters(factor), **texts)
 
 

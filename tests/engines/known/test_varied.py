@@ -162,15 +162,16 @@ def test_levels_stay_within_what_a_machine_builds_at_once() -> None:
         assert most / 2 < max(map(int, size.levels)) <= most
 
 
-def test_of_large_numbers_small_ones_are_tried_too_and_of_small_ones_none_are_smaller_still() -> (
-    None
-):
-    for most, has in ((2.0**36, True), (1.0, False)):
-        made = msgspec.structs.replace(
-            GEMM, inputs={"a": MadeTensor("float32", (4, 4), (-most, most))}
-        )
+def test_values_are_made_larger_and_smaller_as_far_as_their_type_holds_them() -> None:
+    for dtype, most, levels in (
+        ("float32", 1.0, ("16", "0.0625", "4,100", "0.000244", "1,070,000,000", "9.31e-10")),
+        ("float32", 2.0**50, ("1.8e+16", "7.04e+13", "275,000,000,000", "1,050,000")),
+        ("int32", 100.0, ("1,600", "6.25", "410,000")),
+    ):  # fmt: skip
+        made = msgspec.structs.replace(GEMM, inputs={"a": MadeTensor(dtype, (4, 4), (-most, most))})
         scale = every(made)["the largest |a|"]
-        assert (int(scale.base) - 30 in scale.levels) == has
+        assert scale.levels == levels
+        assert scale.at(scale.levels[0]).inputs["a"].range == (-16 * most, 16 * most)
 
 
 def test_a_size_of_a_case_with_values_repeats_them() -> None:
