@@ -38,6 +38,7 @@ holding single rows to more than batches in steps of a quarter.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -93,10 +94,6 @@ class Hunt:
         self._short: set[NodeSet] = set()  # sets that were seen not to cure
         self._refused = 0
 
-    @property
-    def ended(self) -> bool:
-        return self.sets.spent >= self.limit
-
     def find(self, likely: NodeSet, stays: NodeSet = ()) -> Sub[NodeSet]:
         """A set that cures all that is seen; everything where none short of it does. ``likely``:
         tried first, as it is; ``stays``: was needed before, and is not weighed."""
@@ -108,9 +105,11 @@ class Hunt:
                 lambda items, s=stays: self._cures((*s, *items)),  # type: ignore[misc]
             )
             keep = tuple(sorted({*stays, *added}))
-            if keep == everything or not (wrong := (yield from self._list_wrong(keep))):
+            wrong = yield from self._ask(keep, tuple(self.allowed))
+            if keep == everything or wrong == []:
                 return keep
-            if not self.join(wrong) and keep == tuple(sorted(stays)):
+            # Where it could not be run nobody knows on which it is wrong.
+            if not self.join(wrong or tuple(self.allowed)) and keep == tuple(sorted(stays)):
                 return everything  # answers that contradict one another: nothing more to learn
             stays = keep
 
@@ -137,13 +136,16 @@ class Hunt:
                 low, step = length, 2 * step
         return order[:high]
 
-    def _cures(self, nodes: Sequence[int], *, always: bool = False) -> Sub[bool]:
-        """Whether the set is right on what is searched on, the hardest first; no, where no more may
-        be asked."""
-        if (self.ended and not always) or self._refused >= REFUSED:
+    def _cures(
+        self, nodes: Sequence[int], *, always: bool = False, everywhere: bool = False
+    ) -> Sub[bool]:
+        """Whether the set is right on what is searched on, the hardest first, and then on all that
+        is seen; no, where no more may be asked."""
+        ended = self.sets.spent >= self.limit and not always
+        if ended or self._refused >= REFUSED:
             return False
         keep = tuple(sorted(nodes))
-        for part in (self.working[:1], self.working[1:]):
+        for part in (self.working[:1], self.working[1:], list(self.allowed) if everywhere else []):
             if part and (wrong := (yield from self._ask(keep, part))) != []:
                 self._refused = self._refused + 1 if wrong is None else 0
                 if wrong:  # what failed last mostly fails next
@@ -152,12 +154,6 @@ class Hunt:
                 return False
         self._refused = 0
         return True
-
-    def _list_wrong(self, keep: NodeSet) -> Sub[list[str]]:
-        """The samples that this set does not cure, the worst first; all where it could not be
-        run."""
-        wrong = yield from self._ask(keep, tuple(self.allowed))
-        return list(self.allowed) if wrong is None else wrong
 
     def _ask(self, keep: NodeSet, samples: Sequence[str]) -> Sub[list[str] | None]:
         used = yield from self.sets.use(keep, samples)
@@ -171,16 +167,7 @@ class Hunt:
         place = {n: i for i, n in enumerate(self.order)}
         light = sorted(keep, key=lambda n: -place.get(n, -1))
 
-        def cures(items: NodeSet) -> Sub[bool]:
-            if not (yield from self._cures(items)):
-                return False
-            wrong = yield from self._ask(tuple(sorted(items)), tuple(self.allowed))
-            if wrong:
-                self.join(wrong)
-                self._short.add(tuple(sorted(items)))
-            return wrong == []
-
-        less: NodeSet = yield from leave_out_each(light, cures)
+        less: NodeSet = yield from leave_out_each(light, partial(self._cures, everywhere=True))
         without = (tuple(k for k in less if k != n) for n in less)
         self.each = all(tuple(sorted(w)) in self._short for w in without)
         return tuple(sorted(less))

@@ -170,26 +170,19 @@ def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement, at: str = "") ->
     if not judge_whole(same, ask.criterion).passed:
         why = "the reference gives another answer with it, so it does not compute the same here"
         return TriedRewrite(msgspec.structs.replace(row, why=why), at)
-    if one.name not in APART:
-        return (yield from _build_rewritten(ask, one, at, row, plain))
-    fewest: Barriers = yield from find_barriers(ask, rings, plain, one.name)
-    tried: TriedRewrite = yield from _build_rewritten(
-        ask, one, ranges.encode(fewest.tensors) or at, row, plain
-    )
-    if tried.cure is None:
-        return tried
-    return msgspec.structs.replace(
-        tried, cure=msgspec.structs.replace(tried.cure, minimal=fewest.minimal)
-    )
+    cure = Workaround("rewrite", ask.ctx.engine)
+    if one.name in APART:
+        fewest: Barriers = yield from find_barriers(ask, rings, plain, one.name)
+        at = ranges.encode(fewest.tensors) or at
+        cure = Workaround(one.name, ask.ctx.engine, minimal=fewest.minimal)
+    return (yield from _build_rewritten(ask, one, at, row, cure, plain))
 
 
 def _build_rewritten(
-    ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, plain: Measurement
+    ask: Inquiry, one: Rewrite, at: str, row: RewriteRow, cure: Workaround, plain: Measurement
 ) -> Sub[TriedRewrite]:
-    """How it does on the engine; ``row``: what is known of it, without a verdict."""
-    apart = one.name in APART
+    """How it does on the engine; ``row``, ``cure``: what is known of it, without a verdict."""
     rewritten = partial(rewrite_probe, ask, one.name, at)
-    cure = Workaround(one.name if apart else "rewrite", ask.ctx.engine)
     builds = max(BUILDS, ask.findings.builds)
     found, m = yield from verify(ask, cure, rewritten, plain, builds, "rewritten")
     if m.status != "ok":
@@ -209,7 +202,7 @@ def _build_rewritten(
     many = f"{len(changed)} {one.thing}{'' if len(changed) == 1 else 's'}"
     found = msgspec.structs.replace(
         found,
-        switched_off=changed if apart else (one.name,),
+        switched_off=changed if cure.kind in APART else (one.name,),
         written=f"{many} {one.done}; {one.proof}.",
     )
     row = msgspec.structs.replace(row, verdict="cures")
