@@ -27,13 +27,13 @@ TODO: Mapping[str, tuple[str, ...]] = {
     "fixed-by-sanitizing": ("Use the cleaned model. This writes it:", "narrowdown step sanitize", "report.html tells all"),
     "case-found": (
         "It looks like openvinotoolkit/openvino#25169: read that first", "If it is another fault, send the case folder",
-        "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "Is it that bug",
+        "python SESSION/case/check.py", "Is it that bug", "narrowdown replay SESSION --expect fixed",
         "report.html tells all",
     ),
     "worked-around": (
-        "Use this model in place of yours: 3 nodes of it, named below, stay in higher precision.", "worked-around.onnx",
         "Paste this first (TensorRT in Python", "for the rest and for other tools see SESSION/case/workaround.md",
-        "assert parser.parse_from_file('worked-around.onnx'),", "Send the case folder",
+        "assert parser.parse_from_file('worked-around.onnx'),", "Use this model in place of yours:",
+        "SESSION/worked-around.onnx", "Send the case folder",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",
     ),
     "unresolved": ("r goes back to any question, to answer it otherwise.", "report.html tells all"),

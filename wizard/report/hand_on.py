@@ -20,23 +20,28 @@ class Deed(NamedTuple):
     typed: str = ""
 
 
-def list_deeds(report: Report) -> list[Deed]:
+def list_deeds(report: Report, folder: str = "", *, checkable: bool = True) -> list[Deed]:
     """What to do now, the first thing first; nothing where nothing was found, as the report's
-    advice says what follows then."""
-    made = list_known(report)
-    w = report.workaround
+    advice says what follows then. ``folder``: the session's, where its files are at hand.
+    ``checkable``: whether check.py can run the engine."""
+    made = []
+    w, case = report.workaround, f"{folder}/case"
     if w is not None and w.holds and w.apply:
-        tool, line = first_line(w)
-        rest = f"{APPLY} in the case folder" if report.culprits else "the section on the workaround"
-        first = (
-            f"Paste this first ({tool}); for the rest see {rest}:" if line else f"{rest} says how."
+        there = f"{case}/{APPLY}" if folder else f"{APPLY} in the case folder"
+        made.append(say_first(w, there if report.culprits else "the section on the workaround"))
+    if w is not None and w.holds and w.file:
+        made.append(
+            Deed("Use this model in place of yours:", f"{folder}/{w.file}" if folder else w.file)
         )
-        made.insert(0, Deed(f"Apply the workaround{'. ' if line else ': '}{first}", line))
+    made += list_known(report)
     if report.culprits:
         whose = name_addressee(report.engine, (c.cause for c in report.culprits))
         send = f"send the case folder as a zip file to {whose}; {ISSUE} in it is the text. "
         look = "Look into it first: names, weights and inputs are those of your model."
         made.append(Deed(say_when(report, send + look)))
+    if report.culprits and folder:
+        shows = f"python {case}/check.py" if checkable else f"cat {case}/commands.sh"
+        made.append(Deed("This shows the fault:", shows))
     if report.next:
         made.append(Deed(f"{ask_known(report)} This answers it:", report.next))
     return made

@@ -135,6 +135,7 @@ class Narrowdown(InTurn[int]):
                 themes.NoColour(cursor)
             ]
         self.set_class(self.glyphs is glyphs.ASCII, "-ascii-glyphs")
+        self.use_command_palette = self.glyphs is not glyphs.ASCII  # Textual draws it in Unicode
         ScrollBar.renderer = AsciiScrollBar if self.glyphs is glyphs.ASCII else ScrollBarRender
 
     # Start
@@ -442,10 +443,8 @@ class Narrowdown(InTurn[int]):
         found = sorted(
             keys.list_at_work(screen, self.glyphs), key=lambda row: row[0].id == "interrupt"
         )  # of least use: last
-        return [
-            *((names, action.help) for action, names in found),
-            ("^p", "Every action by name."),
-        ]
+        palette = [("^p", "Theme, screenshot.")] if self.use_command_palette else []
+        return [*((names, action.help) for action, names in found), *palette]
 
     def fill_in_keys(self, text: str) -> str:
         """A text of ours with the user's keys for the actions that it names in braces."""

@@ -6,26 +6,17 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from narrowdown.engines.findings import Workaround
-from narrowdown.engines.probe import WRAPS
+import msgspec
+
 from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.ladder.offer import offer_ladder
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.gather import Sources, gather
-from narrowdown.wizard.report.hand_on import (
-    APPLY,
-    Deed,
-    ask_known,
-    list_known,
-    name_addressee,
-    say_first,
-    say_when,
-)
-from narrowdown.wizard.report.summary import say_effect, say_inside, summary
+from narrowdown.wizard.report.hand_on import Deed, list_deeds
+from narrowdown.wizard.report.summary import say_effect, summary
 from narrowdown.wizard.session.folder import name_for_command
-from narrowdown.wizard.session.following import offer
 from narrowdown.wizard.tui.scene import Scene, commands
-from narrowdown.wizard.words import count, listing, switch
+from narrowdown.wizard.words import count
 
 # What to do where the verdict alone says it.
 TOLD: Mapping[str, str] = {
@@ -58,10 +49,16 @@ def report(scene: Scene) -> Report:
     """What the report says, without its tables. Where steps have found nodes that the graph does
     not have, as a journal that somebody has changed may say, without the graph, too."""
     sight = scene.sight
-    with contextlib.suppress(LookupError, ValueError):
+    try:
         known = Sources(graph=lambda _: sight.graph)
-        return gather(scene.state, scene.flow, scene.problem, known)
-    return gather(scene.state, scene.flow, scene.problem, Sources())
+        said = gather(scene.state, scene.flow, scene.problem, known)
+    except (LookupError, ValueError):
+        said = gather(scene.state, scene.flow, scene.problem, Sources())
+    follows = f"narrowdown after {name_for_command(scene.folder)}" if said.next else ""
+    cure = said.workaround
+    if cure is not None and MIXED in scene.files:
+        cure = msgspec.structs.replace(cure, file=MIXED)
+    return msgspec.structs.replace(said, workaround=cure, next=follows)
 
 
 def say_found(said: Report) -> list[str]:
@@ -78,45 +75,31 @@ def say_found(said: Report) -> list[str]:
 def list_todo(scene: Scene, verdict: str, said: Report) -> list[Deed]:
     """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys``
     fills them in. ``said``: the scene's ``report``."""
-    return [
-        *_list_by_verdict(scene, verdict, said),
-        *_list_handing_on(scene, said),
-        *_list_going_on(scene, said),
-        Deed(f"{shorten_path(scene.folder / REPORT)} tells all of it, to read or to send."),
-    ]
+    name, made = name_for_command(scene.folder), _list_by_verdict(scene, verdict)
+    made += list_deeds(said, shorten_path(scene.folder), checkable=can_check(scene.problem))
+    if "case/traces.txt" in scene.files:
+        told = "files of the case still name a folder, a user or a host; traces.txt says which."
+        made.append(Deed(f"Before you send it: {told}"))
+    if said.culprits:
+        again = "After an engine update, check again with:"
+        made.append(Deed(again, f"narrowdown replay {name} --expect fixed"))
+    if line := offer_ladder(scene.state, scene.problem, name):
+        told = "Since when is it wrong, and is it fixed? This installs releases and says first how large they are:"
+        made.append(Deed(told, line))
+    whole = shorten_path(scene.folder / REPORT)
+    return [*made, Deed(f"{whole} tells all of it, to read or to send.")]
 
 
-def _list_by_verdict(scene: Scene, verdict: str, said: Report) -> list[Deed]:
+def _list_by_verdict(scene: Scene, verdict: str) -> list[Deed]:
     """What follows from how it ended."""
     if verdict in TOLD:
         return [Deed(TOLD[verdict])]
-    if verdict == "worked-around" and (cure := scene.state.findings.workaround) is not None:
-        return _list_cures(scene, cure, said)
     if verdict == "fixed-by-sanitizing":
         by_hand = next((c.text for c in commands(scene) if c.text), "")
         return [Deed("Use the cleaned model. This writes it:", by_hand)]
     if verdict == "not-reproduced":
         return _list_more_inputs(scene, name_for_command(scene.folder))
     return []
-
-
-def _list_cures(scene: Scene, cure: Workaround, said: Report) -> list[Deed]:
-    """How the workaround is put to use: the model that has it, or the engine's words for it."""
-    here, made, told = scene.folder, [], said.workaround
-    inside = say_inside(told) if told is not None else ""
-    if MIXED in scene.files:
-        kept = len(cure.keep_names)
-        stay = "stays" if kept == 1 and not inside else "stay"
-        which = f": {count(kept, 'node')} of it{inside}, named below, {stay} in higher precision."
-        instead = f"Use this model in place of yours{which if kept else f'. {remedy(cure)}'}"
-        made.append(Deed(instead, shorten_path(here / MIXED)))
-    else:
-        made.append(Deed(remedy(cure, inside)))
-    if f"case/{APPLY}" in scene.files:
-        made.append(say_first(told, shorten_path(here / "case" / APPLY)))
-    elif MIXED not in scene.files and cure.keep_names:
-        made.append(Deed("{copy} copies commands that do it with other tools."))
-    return made
 
 
 def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
@@ -139,46 +122,6 @@ def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
     return made
 
 
-def _list_handing_on(scene: Scene, said: Report) -> list[Deed]:
-    """What to do with the case, where there is one."""
-    if not scene.state.findings.culprits:
-        return []
-    case = scene.folder / "case"
-    whose = name_addressee(scene.problem.engine, [c.cause for c in scene.state.findings.culprits])
-    hand = f"send the case folder to {whose}, as a zip; issue.md in it is the text. This shows the fault:"
-    made = [
-        *list_known(said),
-        Deed(
-            say_when(said, hand),
-            f"python {shorten_path(case / 'check.py')}"
-            if can_check(scene.problem)
-            else f"cat {shorten_path(case / 'commands.sh')}",
-        ),
-    ]
-    if "case/traces.txt" in scene.files:
-        made.append(
-            Deed(
-                "Before you send it: files of it still name a folder, a user or a host; traces.txt says which."
-            )
-        )
-    mended = "After an engine update, check again with:"
-    return [
-        *made,
-        Deed(mended, f"narrowdown replay {name_for_command(scene.folder)} --expect fixed"),
-    ]
-
-
-def _list_going_on(scene: Scene, said: Report) -> list[Deed]:
-    """What can be asked after the end."""
-    name, made = name_for_command(scene.folder), []
-    if offer(scene.state, scene.problem):
-        made.append(Deed(f"{ask_known(said)} Press {{after}}, or:", f"narrowdown after {name}"))
-    if line := offer_ladder(scene.state, scene.problem, name):
-        told = "Since when is it wrong, and is it fixed? This installs releases and says first how large they are:"
-        made.append(Deed(told, line))
-    return made
-
-
 def effect(said: Report) -> str:
     """What it means for whoever uses the model: how wrong it is and on how many samples, and with
     the workaround. Of the whole model; what the small case does stands with it."""
@@ -194,23 +137,3 @@ def say_case(scene: Scene) -> str:
         return "The case folder is being written."
     place = shorten_path(scene.folder / "case")
     return f"{place}: {count(files, 'file')}. README.txt in it says what they are."
-
-
-def remedy(cure: Workaround, inside: str = "") -> str:
-    """A workaround as a thing to do; where an engine ends it, no full stop does, as one would copy
-    that, too. ``inside``: what is kept beside the nodes that are counted, with a space in front."""
-    if cure.keep_names:
-        few = len(cure.keep_names)
-        named = "it is" if few == 1 else "they are"
-        return f"Keep {count(few, 'node')}{inside} in higher precision, the others as they are; {named} named below."
-    if cure.kind == "control-flow":
-        condition = f" It is right only while {cure.condition}." if cure.condition else ""
-        return f"In it {listing(cure.switched_off)} {'is' if len(cure.switched_off) == 1 else 'are'} fixed to one way.{condition}"
-    if cure.kind == "barrier":
-        are = "is an output" if len(cure.switched_off) == 1 else "are outputs"
-        return f"In it {listing(cure.switched_off)} {are}, too, so that the engine joins no layers there; ask only for yours."
-    if cure.kind in WRAPS:
-        return f"In it nodes that change nothing hand on {listing(cure.switched_off)}, so that the engine joins no layers there."
-    if cure.switched_off:
-        return f"{switch(cure.kind).capitalize()} {listing(cure.switched_off)}; the engine is then {cure.engine}"
-    return f"Use the engine {cure.engine}"

@@ -11,7 +11,6 @@ import pytest
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node
-from narrowdown.engines.probe import APART
 from narrowdown.wizard.report import gather
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.gather import _workaround, culprit
@@ -24,13 +23,12 @@ from narrowdown.wizard.tui import narrative
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Board
 from narrowdown.wizard.tui.client import Watcher, bundle
-from narrowdown.wizard.tui.ending import list_todo, remedy, report
+from narrowdown.wizard.tui.ending import list_todo, report
 from narrowdown.wizard.tui.glyphs import UNICODE
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.evidence import drop_said, facts
 from narrowdown.wizard.tui.widgets.finish import ReportText
 from narrowdown.wizard.tui.widgets.gallery import surroundings
-from narrowdown.wizard.words import switch
 
 from . import golden
 from . import scripted as s
@@ -329,40 +327,6 @@ async def test_what_the_runner_notes_is_shown_at_its_step_and_kept(
         assert "so these are gone: 2 files." in " ".join(
             golden.text_of(app).replace("│", " ").split()
         )
-
-
-@pytest.mark.parametrize("kind", APART)
-def test_what_keeps_layers_apart_is_another_model_and_no_setting(kind: str) -> None:
-    """The tensors are named, and no engine spec is said to do it."""
-    cure = Workaround(
-        kind, "onnxruntime:optimization=all", switched_off=("/pad/out",), samples_ok=1, samples_n=1
-    )
-    assert cure.in_file
-    assert "/pad/out" in remedy(cure)
-    assert "the engine is then" not in remedy(cure)
-    assert switch(kind) not in ("set", "switch off")
-
-
-@pytest.mark.parametrize("written", [(), ("worked-around.onnx",)])
-def test_what_a_loop_holds_is_said_to_be_kept_with_it(
-    session: FakeSession, written: tuple[str, ...]
-) -> None:
-    """It is one node by count, and all of its body stays in higher precision, too."""
-    found = s.findings("/layer3/Loop")
-    assert found.workaround is not None
-    cure = msgspec.structs.replace(found.workaround, keep="0")
-    found = msgspec.structs.replace(found, workaround=cure, culprits=())
-    script = s.ended(session).script
-    script.add(e.StepStarted(run=9, node="layerwise", visit=2, step="layerwise", step_version=1))
-    script.add(e.StepFinished(run=9, node="layerwise", findings=msgspec.to_builtins(found)))
-    seen = Watcher(session, s.FakeLibrary(session).problem(session.folder)).look()
-    graph = GraphIndex("", (Node(0, "/layer3/Loop", "Loop", "", (), (0,)),), (), (), ())
-    beyond = GraphIndex("", (), (), (), ())  # of a journal that somebody has changed
-    for known, inside in ((graph, " and all inside it"), (None, ""), (beyond, "")):
-        scene = msgspec.structs.replace(seen, files=written, sight=Sight(graph=known))
-        text = list_todo(scene, "worked-around", report(scene))[0].text
-        assert f"1 node{' of it' if written else ''}{inside}" in text
-        assert (" stay in" in text) == bool(written and inside)
 
 
 def test_of_a_model_that_nobody_takes_the_set_up_is_what_to_change(session: FakeSession) -> None:
