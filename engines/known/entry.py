@@ -7,10 +7,9 @@ import msgspec
 
 Scalar: TypeAlias = int | float | str
 Stated: TypeAlias = Scalar | list[Scalar]
-# What an attribute may be asked for beside a value: ``in`` a list, where ``absent`` stands for one
-# that is not stated; ``is``: absent, stated; ``identity`` of a permutation: 0, 1, 2, ...;
-# ``moves``: any other; ``swaps``: of the last two; ``nonzero``.
-Asked: TypeAlias = Stated | dict[Literal["in", "not", "is"], Stated]
+# What an attribute may be asked for beside a value: ``in`` a list, ``not`` a value; ``absent`` stands
+# for one that is not stated. Other words are those of earlier versions, in journals.
+Asked: TypeAlias = Stated | dict[str, Stated]
 
 
 class Pattern(msgspec.Struct, frozen=True):

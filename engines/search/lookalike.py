@@ -74,7 +74,7 @@ def _fits(index: GraphIndex, node: Node, wanted: Pattern, chosen: tuple[int, ...
         and node.domain == wanted.domain
         and (not index.opset or (first <= index.opset and (not last or index.opset <= last)))
         and all(not reads.isdisjoint(index.nodes[chosen[r]].outputs) for r in wanted.reads)
-        and all(fits_attribute(node.values.get(k), v) for k, v in wanted.attributes.items())
+        and all(_fits_attribute(node.values.get(k), v) for k, v in wanted.attributes.items())
         and _fits_inputs(index, node, wanted)
     )
 
@@ -95,31 +95,10 @@ def _fits_inputs(index: GraphIndex, node: Node, wanted: Pattern) -> bool:
     )
 
 
-def fits_attribute(value: Stated | None, asked: Asked) -> bool:
+def _fits_attribute(value: Stated | None, asked: Asked) -> bool:
     """Whether an attribute's value is what a pattern asks for; None: the node does not state it."""
+    stated = "absent" if value is None else value
     if not isinstance(asked, dict):
-        return value == asked
-    return all(_holds(value, key, wanted) for key, wanted in asked.items())
-
-
-def _holds(value: Stated | None, key: str, wanted: Stated) -> bool:
-    if key == "in":
-        return isinstance(wanted, list) and (
-            value in wanted or (value is None and "absent" in wanted)
-        )
-    return value != wanted if key == "not" else _is(value, str(wanted))
-
-
-def _is(value: Stated | None, what: str) -> bool:
-    listed = value if isinstance(value, list) else [-1]  # which is in no order
-    in_order = list(range(len(listed)))
-    swapped = [*listed[:-2], *reversed(listed[-2:])]
-    held = {
-        "absent": value is None,
-        "stated": value is not None,
-        "identity": listed == in_order,
-        "moves": listed != in_order,
-        "swaps": value is None or swapped == in_order,
-        "nonzero": any(listed) if isinstance(value, list) else bool(value),
-    }
-    return held.get(what, False)
+        return stated == asked
+    listed = asked.get("in")
+    return (not isinstance(listed, list) or stated in listed) and stated != asked.get("not")
