@@ -15,7 +15,6 @@ Runtime computes it with casts.
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, limit, sign_failure
 from narrowdown.engines.findings import Findings
@@ -105,11 +104,6 @@ def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
         return False
     pairs = ((there.errors[name], signature.errors[name]) for name in signature.outputs)
     return all(max(a, b) <= ALIKE * min(a, b) for a, b in pairs)
-
-
-def ask_cheaply(ask: Inquiry) -> Inquiry:
-    """The same questions to the cheap engine; to the engine as it was given where there is none."""
-    return ask.of(ask.findings.cheap)
 
 
 def shrinks_for(findings: Findings) -> int:

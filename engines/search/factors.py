@@ -287,10 +287,10 @@ def _values(made: Construction, name: str, tensor: MadeTensor, levels: tuple[str
     low, high = tensor.range
     held = DRAWN if low != high else f"{low:.6g} everywhere"
     base = GIVEN if tensor.values is not None else held
-    return Factor(f"{name} holds", base, levels, _fill(made, name, _with_values), joined=" ")
+    return Factor(f"{name} holds", base, levels, _fill(made, name, hold), joined=" ")
 
 
-def _with_values(tensor: MadeTensor, level: Level) -> MadeTensor:
+def hold(tensor: MadeTensor, level: Level) -> MadeTensor:
     """The tensor with values that are drawn, from what the level says."""
     low, high = tensor.range
     if tensor.values is not None:

@@ -18,7 +18,7 @@ import msgspec
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.budget import Spent, Tries
-from narrowdown.engines.search.factors import Factor, Level
+from narrowdown.engines.search.factors import Factor, Level, say_level
 
 # hidden: right within the tolerance, which says nothing: zeros in place of values, or an error that
 # is small and no rounding. invalid: no model.
@@ -27,13 +27,21 @@ DECIDED = ("fires", "passes", "refused")
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A case that was tried: with one factor at another level; None: the case as it is."""
+    """What came of a case that was tried, with one factor at another level; None: the case as it
+    is."""
 
-    factor: Factor | None
-    level: Level
     outcome: Outcome
     error: float | None = None
     why: str = ""
+    factor: Factor | None = None
+    level: Level = ""
+
+    @property
+    def changed(self) -> str:
+        """What was changed, in words; "" for nothing."""
+        if self.factor is None:
+            return ""
+        return f"{self.factor.name}{self.factor.joined}{say_level(self.level)}"
 
 
 Ask: TypeAlias = Callable[[Factor | None, Level], Sub[Row]]

@@ -30,7 +30,7 @@ from narrowdown.engines.search.accuse import (
     measure_shares,
 )
 from narrowdown.engines.search.alone import Added, measure_alone
-from narrowdown.engines.search.cheap_engine import ask_cheaply, find_cheap_engine
+from narrowdown.engines.search.cheap_engine import find_cheap_engine
 from narrowdown.engines.search.watch import Watched, watch_tensors
 from narrowdown.engines.search.watchable import BATCH_BYTES, Packing
 from narrowdown.engines.steps.base import (
@@ -130,7 +130,7 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
     given: Inquiry = yield from open_inquiry(ctx, findings)
     findings = yield from find_cheap_engine(ctx, findings)
     given = msgspec.structs.replace(given, findings=findings)
-    look: _Look = yield from _look(ask_cheaply(given), params)
+    look: _Look = yield from _look(given.of(findings.cheap), params)
     if findings.cheap and not look.seen.failing:
         # The cheap engine's kernels are others: watching may cure these and not the engine's own.
         look = yield from _look(given, params)

@@ -24,11 +24,18 @@ from narrowdown.engines.probe import (
     Construct,
     Measure,
     Measurement,
-    SampleResult,
     State,
 )
-from narrowdown.engines.search.factors import ZEROS, Factor, Level, list_factors, say_level
-from narrowdown.engines.search.trigger import DECIDED, Found, Outcome, Row, find_trigger
+from narrowdown.engines.search.factors import (
+    DRAWN,
+    ZEROS,
+    Factor,
+    Level,
+    hold,
+    list_factors,
+    say_level,
+)
+from narrowdown.engines.search.trigger import DECIDED, Found, Row, find_trigger
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     PASSES,
@@ -159,10 +166,6 @@ def read_declared(stated: Measurement) -> Construction:
     return msgspec.json.decode(text, type=Construction)
 
 
-def _made(outcome: Outcome, error: float | None = None, why: str = "") -> Row:
-    return Row(None, "", outcome, error, why)
-
-
 class _Trial:
     """Asks about one changed case after the other."""
 
@@ -200,7 +203,7 @@ class _Trial:
         ctx, text = self.ctx, msgspec.json.encode(declared).decode()
         made = yield from asked(Construct(declared=text, feed=True, seed=ctx.seed))
         if made.status != "ok":
-            return _made("invalid", why=made.message)
+            return Row("invalid", why=made.message)
         probe = Measure(
             model=str(made.facts.get("model", "")),
             inputs=str(made.facts.get("inputs", "")),
@@ -212,7 +215,7 @@ class _Trial:
         )
         m = yield from asked(probe)
         if m.status == "reference-failed" or m.assumed:
-            return _made("cannot tell", why=m.message or "nothing was measured")
+            return Row("cannot tell", why=m.message or "nothing was measured")
         judged = yield from asked(
             msgspec.structs.replace(
                 probe, engine=ctx.reference, reference=JUDGE, runs=1, attempt=0, nudge="inputs"
@@ -220,41 +223,34 @@ class _Trial:
         )
         if judged.status != "ok" or not any(r.outputs for r in judged.results):
             why = judged.message or "nobody else can compute the reference"
-            return _made("cannot tell", why=why)
+            return Row("cannot tell", why=why)
         if exceed(judged.results, self.rule):
             by = wrong_by(worst(judged.results, self.rule)[2], self.rule.metric)
             why = f"the reference is not determined: {by} from rounding, or beside a more exact computation"
-            return _made("cannot tell", why=why)
+            return Row("cannot tell", why=why)
         if m.status in (*REFUSALS, *_REFUSED):
-            return _made("fires" if self.refusing else "refused", why=m.message)
+            return Row("fires" if self.refusing else "refused", why=m.message)
         results = [r for run in m.each_run for r in run] if m.status == "ok" else []
         if not any(r.outputs for r in results):
-            return _made("cannot tell", why=m.message or "nothing was compared")
-        return self._judge(results)
-
-    def _judge(self, results: Sequence[SampleResult]) -> Row:
+            return Row("cannot tell", why=m.message or "nothing was compared")
         error = worst(results, self.rule)[2]
         told = error if error < HUGE else None
         if exceed(results, self.rule):
             # What has no number is said: an empty cell tells nothing of a case that fires.
             why = wrong_by(error, self.rule.metric) if told is None else ""
-            return _made("cannot tell" if self.refusing else "fires", told, why)
+            return Row("cannot tell" if self.refusing else "fires", told, why)
         if not self.refusing and all(s.absmax == 0.0 for r in results for s in r.outputs):
             why = "the right answer is zero everywhere, or no number, in which no fault shows"
-            return _made("hidden", told, why)
-        return _made("passes", told)
+            return Row("hidden", told, why)
+        return Row("passes", told)
 
 
 def draw(tensor: MadeTensor) -> MadeTensor:
-    """The tensor with values drawn from the range of its own, rounded to two digits where they are
-    not whole; what holds one value or a few integers stays."""
-    values = tensor.values
-    if values is None or len(values) < 2 or is_list(tensor):
+    """The tensor with values drawn from the range of its own; what holds one value or a few
+    integers stays."""
+    if tensor.values is None or len(tensor.values) < 2 or is_list(tensor):
         return tensor
-    low, high = float(min(values)), float(max(values))
-    if not tensor.dtype.startswith(("int", "uint", "bool")) and low != high:
-        low, high = float(f"{low:.2g}"), float(f"{high:.2g}")
-    return msgspec.structs.replace(tensor, values=None, range=(low, high))
+    return hold(tensor, DRAWN)
 
 
 def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[int]:
@@ -269,17 +265,10 @@ def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[in
     ]
     differs = 0
     for row in (found.rows[0], *near):
-        yield Note(f"once more: {say_change(row.factor, row.level) or 'the case as it is'}")
+        yield Note(f"once more: {row.changed or 'the case as it is'}")
         again = yield from trial.ask(row.factor, row.level, attempt=1)
         differs += again.outcome != row.outcome
     return differs
-
-
-def say_change(factor: Factor | None, level: Level) -> str:
-    """What was changed, in words; "" for nothing."""
-    if factor is None:
-        return ""
-    return f"{factor.name}{factor.joined}{say_level(level)}"
 
 
 def make_factor_row(factor: Factor, found: Found) -> FactorRow:
@@ -351,7 +340,7 @@ def list_cases(found: Found) -> list[dict[str, object]]:
     and what came of it."""
     return [
         {
-            "changed": say_change(row.factor, row.level),
+            "changed": row.changed,
             "outcome": row.outcome,
             "error": row.error,
             "why": row.why,

@@ -35,7 +35,7 @@ def search(
     def ask(factor: Factor | None, level: Level) -> Sub[Row]:
         asked.append((factor.name if factor else "", level))
         yield from ()
-        return Row(factor, level, truth(factor, level))
+        return Row(truth(factor, level), factor=factor, level=level)
 
     steps = find_trigger(factors, ask, budget)
     try:

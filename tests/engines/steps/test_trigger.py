@@ -177,7 +177,7 @@ def test_of_a_factor_both_sides_are_said_numbers_by_size() -> None:
     outcomes: list[tuple[Factor | None, Level, Outcome]] = [
         (None, "", "fires"), (scale, 2.0, "passes"), (scale, -2.0, "fires"), (scale, 0.03, "passes"),
     ]  # fmt: skip
-    found = Found(tuple(Row(*one) for one in outcomes))
+    found = Found(tuple(Row(o, factor=f, level=level) for f, level, o in outcomes))
     assert str(make_factor_row(scale, found)) == "s: fails with -2, -0.03; passes with 0.03, 2."
 
 
