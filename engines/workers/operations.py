@@ -406,9 +406,7 @@ def _no_verdict(
             else "The checker was killed (SIGKILL)."
         )
         status: Status = "out-of-memory" if held else "crash"
-        return Measurement(
-            status=status, message=said, signal=signal.SIGKILL, facts={"killed": "checker"}
-        )
+        return Measurement(status=status, message=said, signal=signal.SIGKILL)
     fault, room = None, faults.FULL
     if ran.returncode or ran.signal:
         fault = faults.find_fault_in_text(f"{ran.stdout}\n{ran.stderr}")

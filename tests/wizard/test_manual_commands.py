@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from narrowdown.engines import discovery, options
-from narrowdown.engines.backends.tensorrt.outside import LONGEST
 from narrowdown.engines.compare import metrics
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import over
@@ -189,7 +188,7 @@ def test_no_name_is_obeyed_by_the_shell(name: str, tmp_path) -> None:
             assert f"--loadInputs='{name}':input-0.bin" in ran.stdout.splitlines()
 
 
-@pytest.mark.parametrize("name", ["a'b", "a,b", "a\x1b[31m", "x" * (LONGEST + 1)])
+@pytest.mark.parametrize("name", ["a'b", "a,b", "a\x1b[31m"])
 def test_names_that_trtexec_cannot_be_told_are_left_out(name: str) -> None:
     said = "\n".join(lines("tensorrt", (name,)))
     assert "trtexec" not in said

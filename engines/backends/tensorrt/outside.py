@@ -12,7 +12,6 @@ from narrowdown.engines.options import split_paths, tell_apart, values
 from narrowdown.engines.spec import parse
 
 RTX = "tensorrt_rtx"
-LONGEST = 500  # characters of an input's name that a command line still shows
 _SWITCH = "POLYGRAPHY_USE_TENSORRT_RTX=1"  # Polygraphy's, from TensorRT to TensorRT-RTX
 _FLAGS = {
     "fp16": "FP16",
@@ -115,9 +114,8 @@ def precision_flags(found: Found) -> tuple[list[str], list[str]]:
 
 def trtexec_lines(model: str, flags: list[str], inputs: tuple[str, ...]) -> list[str]:
     """trtexec reads raw bytes, one file an input."""
-    if not inputs or any(
-        not name.isprintable() or set("',") & set(name) or len(name) > LONGEST for name in inputs
-    ):
+    tellable = all(name.isprintable() and not set("',") & set(name) for name in inputs)
+    if not (inputs and tellable):
         return []
     dump = "import numpy; [v.tofile(k) for k, v in zip({names}, map(numpy.load('inputs.npz').get, {inputs}))]"
     files = [f"input-{i}.bin" for i in range(len(inputs))]
