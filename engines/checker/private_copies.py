@@ -9,12 +9,16 @@ right before and right after.
 import os
 import re
 import shlex
+import shutil
 import tempfile
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+import msgspec
+
+from narrowdown.engines.checker import command
 from narrowdown.engines.consent import Permit
 from narrowdown.engines.data import compiled, held
 
@@ -36,19 +40,45 @@ class Laid(NamedTuple):
     in_place: Mapping[str, str] = MappingProxyType({})
 
 
+def run_agreed(
+    permit: Permit, folder: Path, hidden: Collection[str], fill: Callable[[str], Sequence[str]], timeout: float, who: str
+) -> tuple[command.CheckResult, bool]:  # fmt: skip
+    """Run the program of a permit in ``folder``, on private copies of what was agreed to, with
+    links to what else lies in the user's folder.
+
+    ``hidden``: names that are not shown; ``fill``: the words of a command; ``who``: what a message
+    calls the program. How it ended, in the user's own words for its files, and whether all of the
+    user's folder could be shown. Raises ``NotAgreed``, also where the program read another file
+    than was agreed to; ``OSError``, ``ValueError`` as ``lay_out``.
+    """
+    laid = lay_out(permit, folder, hidden, folder.parent)
+    try:
+        # Compiled Python of the user's would be run in place of the text that was agreed to.
+        covered = [*hidden, "__pycache__"]
+        whole = not permit.folder or command.show(folder, Path(permit.folder), covered)
+        line = fill(laid.command)
+        ran = command.run_line(line, folder, timeout, held.consent().variables, who)
+        check_unchanged(laid)
+    finally:
+        for private in laid.private:
+            shutil.rmtree(private, ignore_errors=True)
+    words = tuple(laid.named.get(word, word) for word in ran.words)
+    return msgspec.structs.replace(ran, words=words), whole
+
+
 def lay_out(permit: Permit, folder: Path, hidden: Collection[str], beside: Path) -> Laid:
     """Make copies of the files of a command: of what lies below the user's folder in the program's
     own ``folder``, all else in private folders (below ``beside`` where programs cannot be started
     from the temporary folder). Names in ``hidden`` are left alone. Raises ``NotAgreed``,
     ``OSError``, ``ValueError`` for a command that cannot be split."""
-    command, files, user = permit.name, permit.files, Path(permit.folder or folder)
-    words = shlex.split(command)
+    files, user = permit.files, Path(permit.folder or folder)
+    words = shlex.split(permit.name)
     # A link to a script stands for the folder that the script lies in.
     links = any(os.path.realpath(path) != path for path in files)
     texts = [held.content(path, wanted) for path, wanted in files.items()]
     if links or any(map(_ASKS.search, texts)):
         _refuse_strange_modules(files)
-        return Laid(command, in_place=files)
+        return Laid(permit.name, in_place=files)
     made = held.lay_out(user, folder, files, tuple(hidden))
     private: list[Path] = []
     named = (path for word in words for path in (word, word.partition("=")[2]))
@@ -62,7 +92,7 @@ def lay_out(permit: Permit, folder: Path, hidden: Collection[str], beside: Path)
         held.link_others(Path(parent), place)
     filled = [_fill_word(word, made) for word in words]
     return Laid(
-        shlex.join(filled) if filled != words else command,
+        shlex.join(filled) if filled != words else permit.name,
         tuple(private),
         {v: k for k, v in made.items()},
     )

@@ -9,6 +9,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Collection, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,7 +19,7 @@ from narrowdown.engines import faults, installed
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault, EngineMissing
 from narrowdown.engines.checker import command, environment
-from narrowdown.engines.checker import private_copies as checkfiles
+from narrowdown.engines.checker.private_copies import run_agreed
 from narrowdown.engines.consent import CHECK
 from narrowdown.engines.data import held, polygraphy, samples
 from narrowdown.engines.data.arrays import widen_for_file
@@ -292,7 +293,6 @@ def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
     store.root.joinpath("checks").mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="check-", dir=store.root / "checks"))
     path: Path | None = None
-    laid = checkfiles.Laid(probe.command)
     try:
         model = load.load(store, probe.model)
         part = Part(store, model, probe.candidate, probe.inputs, probe.reference, progress)
@@ -325,18 +325,16 @@ def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
         hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
         hidden = [*hidden, command.DEBUG_MODEL, "inputs.json", "expected.json"]
         permit = held.permit(CHECK, probe.command, probe.folder)
-        laid = checkfiles.lay_out(permit, folder, hidden, store.root / "checks")
-        # Compiled Python of the user's would be run in place of the text that was agreed to.
-        whole = command.show(folder, user, [*hidden, "__pycache__"]) if probe.folder else True
+        fill = partial(
+            command.words,
+            model_path=path,
+            inputs_path=inputs,
+            expected_path=expected,
+            folder=folder,
+        )
         progress("checking")
         kills = memory.kernel_kills()
-        handed = held.consent().variables
-        line = command.words(laid.command, path, inputs, expected, folder)
-        ran = command.run_line(line, folder, probe.timeout, handed)
-        checkfiles.check_unchanged(laid)
-        ran = msgspec.structs.replace(
-            ran, words=tuple(laid.named.get(word, word) for word in ran.words)
-        )
+        ran, whole = run_agreed(permit, folder, hidden, fill, probe.timeout, "checker")
         if ran.status == "lost":
             return Measurement(status="crash", message=ran.message, signal=signal.SIGKILL)
         if (no_verdict := _no_verdict(ran, store, folder, kills)) is not None:
@@ -353,8 +351,7 @@ def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
     finally:
         if path is not None and path.parent != folder:
             path.unlink(missing_ok=True)
-        for place in (folder, *laid.private):
-            shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _make_piece(

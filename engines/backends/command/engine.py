@@ -34,7 +34,7 @@ from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.backends.command import DECLARATION, exchange
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.checker import command
-from narrowdown.engines.checker import private_copies as checkfiles
+from narrowdown.engines.checker.private_copies import run_agreed
 from narrowdown.engines.data import held
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import external, schema
@@ -185,23 +185,14 @@ class Program:
             folder = Path(name)
             filled = places(folder)
             hidden = [path.name for path in filled.values()]
-            laid = checkfiles.lay_out(permit, folder, hidden, folder)
-            try:
-                if permit.folder:
-                    # Compiled Python of the user's would be run in place of the text that was
-                    # agreed to.
-                    command.show(folder, Path(permit.folder), [*hidden, "__pycache__"])
-                line = [
-                    _HOLE.sub(lambda hole: str(filled[hole[1]]), word)
-                    for word in shlex.split(laid.command)
-                ]
-                ran = command.run_line(line, folder, timeout, held.consent().variables, "program")
-                sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
-                checkfiles.check_unchanged(laid)
-                yield folder, ran
-            finally:
-                for private in laid.private:
-                    shutil.rmtree(private, ignore_errors=True)
+
+            def fill(text: str) -> list[str]:
+                holes = shlex.split(text)
+                return [_HOLE.sub(lambda hole: str(filled[hole[1]]), word) for word in holes]
+
+            ran, _ = run_agreed(permit, folder, hidden, fill, timeout, "program")
+            sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
+            yield folder, ran
 
 
 class Engine:
