@@ -54,7 +54,8 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A node that layerwise accuses, worst first. ``nodes`` is where the cut should start."""
+    """A node that layerwise accuses, worst first. ``nodes`` is where the cut should start;
+    ``own`` the error that it adds fed as stored, ``added_exact`` fed exactly."""
 
     node: int
     tensor: int
@@ -62,10 +63,7 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
     own: float
     effect: float
     name: str = ""  # for people
-    inherited: float = 0.0
-    added: float = 0.0
     added_exact: float | None = None
-    nonfinite: bool = False
     own_places: tuple[int, int] = (
         0,
         0,

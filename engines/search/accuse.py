@@ -58,8 +58,8 @@ def accuse(
 ) -> Sub[Accused]:
     """Transplant the error of each node that adds any, worst first, into the clean reference run;
     rank by what arrives."""
-    asker = _Asker(oracle, inherited, added, bounds.budget)
-    nodes, quiet = _rank(asker, bounds)
+    asker = _Asker(oracle, added, bounds.budget)
+    nodes, quiet = _rank(asker, inherited, bounds)
     yield from _ask_alone(asker, nodes)
     if not asker.suspects:
         yield from _ask_with_producers(asker, nodes, bounds.levels)
@@ -71,10 +71,8 @@ def accuse(
 class _Asker:
     """Asks about one node after another as long as the budget lasts, and keeps what came of it."""
 
-    def __init__(
-        self, oracle: Oracle, inherited: Mapping[int, Score], added: Added, budget: int
-    ) -> None:
-        self.oracle, self.inherited, self.added, self.budget = oracle, inherited, added, budget
+    def __init__(self, oracle: Oracle, added: Added, budget: int) -> None:
+        self.oracle, self.added, self.budget = oracle, added, budget
         self.suspects: list[Suspect] = []
         self.verdicts: dict[int, str] = {}
         self.left = 0
@@ -136,7 +134,6 @@ class _Asker:
         carries = answer.reach > 0 and answer.reach >= SHARE * self.oracle.error
         if answer.effect is None or fed_broken or not carries:
             return False
-        inherited = self.inherited.get(self.worst[n])
         self.suspects.append(Suspect(
             node=n,
             tensor=self.worst[n],
@@ -144,17 +141,16 @@ class _Asker:
             own=self.amount(n),
             effect=answer.effect,
             name=name,
-            inherited=badness(inherited, criterion) if inherited else 0.0,
-            added=self.amount(n),
             added_exact=badness(exact, criterion) if exact is not None else None,
-            nonfinite=stored.new_nonfinite > 0,
             own_places=places(stored, criterion),
             effect_places=answer.effect_places,
         ))  # fmt: skip
         return True
 
 
-def _rank(asker: _Asker, bounds: Bounds) -> tuple[list[int], list[int]]:
+def _rank(
+    asker: _Asker, inherited: Mapping[int, Score], bounds: Bounds
+) -> tuple[list[int], list[int]]:
     """The nodes to ask about, the largest error first; and those that add too little by themselves
     and lead to the first bad tensor."""
     worst = asker.worst
@@ -162,7 +158,7 @@ def _rank(asker: _Asker, bounds: Bounds) -> tuple[list[int], list[int]]:
         (n for n in worst if asker.amount(n) > 0), key=lambda n: (-asker.amount(n), worst[n])
     )
     telling = {n for n in worst if asker.adds_enough(n)}
-    leading = set(asker.oracle.index.ancestors(_first_bad(asker.oracle, asker.inherited)))
+    leading = set(asker.oracle.index.ancestors(_first_bad(asker.oracle, inherited)))
     quiet = [n for n in ranked if n in leading - telling]
     return [n for n in ranked if n in telling][: bounds.most_suspects], quiet[: bounds.quiet]
 

@@ -1,7 +1,7 @@
 """What each node is wrong by alone, fed reference values, all in one build; and whether one of them
 is most of a failure."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -10,7 +10,7 @@ from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
-from narrowdown.engines.compare.judge import badness, over
+from narrowdown.engines.compare.judge import badness, limit
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.search import Trials
@@ -70,21 +70,20 @@ def _can_be_fed(index: GraphIndex, node: int) -> bool:
     )
 
 
-def _measure_nodes(oracle: Oracle, counts: Callable[[Score], bool]) -> Sub[dict[int, float]]:
-    """Node id -> the largest error of its outputs that count."""
+def _measure_nodes(oracle: Oracle) -> Sub[dict[int, float]]:
+    """Node id -> the largest error of its outputs."""
     markable, _ = split_markable(oracle.index)
     added: Added = yield from measure_alone(oracle, markable, Packing(BATCH_BYTES, 0))
     worst: dict[int, float] = {}
     for t, (score, _) in added.items():
         node = oracle.index.tensors[t].producer
-        error = badness(score, oracle.criterion) if counts(score) else 0.0
-        worst[node] = max(worst.get(node, 0.0), error)
+        worst[node] = max(worst.get(node, 0.0), badness(score, oracle.criterion))
     return worst
 
 
 def rank_alone(oracle: Oracle) -> Sub[tuple[int, ...]]:
     """All nodes, what is wrong by the most alone first."""
-    own: dict[int, float] = yield from _measure_nodes(oracle, lambda _: True)
+    own: dict[int, float] = yield from _measure_nodes(oracle)
     return tuple(sorted(range(len(oracle.index.nodes)), key=lambda n: -own.get(n, 0.0)))
 
 
@@ -95,10 +94,9 @@ def find_alone(trials: Trials) -> Sub[NodeIds | None]:
     Others may fail together where it is: halving takes the first crowd whose small errors come to
     more than is allowed."""
     oracle, live = trials.oracle, frozenset(trials.oracle.live)
-    own: dict[int, float] = yield from _measure_nodes(
-        oracle, lambda score: over(score, oracle.criterion)
-    )
-    for n in sorted((n for n in own if own[n]), key=lambda n: (-own[n], n))[:FEW]:
+    own: dict[int, float] = yield from _measure_nodes(oracle)
+    wrong = [n for n in own if own[n] > limit(oracle.criterion, "")]
+    for n in sorted(wrong, key=lambda n: (-own[n], n))[:FEW]:
         answer = yield from trials.test(frozenset((n,)))
         if answer.fails and (answer.effect or 0.0) > MOST * oracle.error:
             # A part that passes beside it: all the others, or, where these are fed what nobody can

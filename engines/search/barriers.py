@@ -7,7 +7,6 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import by_sample, judge_whole
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
@@ -57,10 +56,6 @@ def find_barriers(
     held = set_apart(ask.findings, by_sample(plain))
     oracle, spent = make_oracle(ask), 0
 
-    def judged(m: Measurement) -> Verdict:
-        told = m.status == "ok" and not m.assumed
-        return judge_whole(restrict(m, set(by_sample(m)) - held) if told else m, ask.criterion)
-
     def cures(tensors: tuple[int, ...]) -> Sub[bool]:
         nonlocal spent
         if spent >= BUDGET:
@@ -72,7 +67,9 @@ def find_barriers(
             m: Measurement = yield from oracle.feed(
                 oracle.feeds, build=build, rewrite=(form, ranges.encode(tensors))
             )
-            if not judged(m).passed:
+            told = m.status == "ok" and not m.assumed
+            deciding = restrict(m, set(by_sample(m)) - held) if told else m
+            if not judge_whole(deciding, ask.criterion).passed:
                 return False
         return True
 

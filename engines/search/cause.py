@@ -286,22 +286,8 @@ _NONFINITE = (
 )
 
 
-def _foretell(rule: Rule) -> Rule:
-    """The same of a case that is cured by watching its inside."""
-
-    def find(e: Evidence, i: Inner) -> Facts | None:
-        facts = rule.find(e, i) if e.watched is not None else None
-        return None if facts is None else {**facts, "watched": say_error(e.watched)}
-
-    right = (
-        " Where its value is read the engine computes it in a wider type: wrong by {watched} then."
-    )
-    return Rule(rule.cause, find, rule.says + right)
-
-
 # What the numbers show for certain stands first, then what they make likely.
 RULES: tuple[Group, ...] = (
-    Group(ranges.list_nonfinite, tuple(map(_foretell, _NONFINITE))),
     Group(
         on_case,
         (

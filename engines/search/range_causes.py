@@ -40,19 +40,8 @@ def find_weight_beyond(e: Evidence, i: Inner) -> Facts | None:
 
 
 def list_nonfinite(e: Evidence) -> Iterable[Inner]:
-    """The first node that is infinite or NaN where the reference is not. Where watching the inside
-    cures the case: the first one that the reference takes beyond the storage type, if it was kept
-    in FP32 where the whole model came right. That the engine computes it in FP32 by itself, too,
-    once its value is read, does not make that another fault."""
-    if e.watched is None:
-        return [i for i in e.made if i.score.new_nonfinite][:1]
-    known = e.findings.workaround
-    kept = known.keep_names if known is not None and known.kind == "precision" else ()
-    beyond = {i.score.name for i in e.inner if i.score.absmax > largest_finite(e.storage)}
-    return [
-        i for i in e.inner
-        if i.node in kept and i.score.name in beyond and not beyond & set(i.reads)
-    ][:1]  # fmt: skip
+    """The first node that is infinite or NaN where the reference is not."""
+    return [i for i in e.made if i.score.new_nonfinite][:1]
 
 
 def find_mask_held(e: Evidence, i: Inner) -> Facts | None:

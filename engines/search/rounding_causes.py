@@ -128,7 +128,7 @@ def _is_amplifying(e: Evidence) -> bool:
     return (
         suspect is not None
         and suspect.added_exact is not None
-        and suspect.added > max(FAULTLESS * suspect.added_exact, TWICE * e.unit)
+        and suspect.own > max(FAULTLESS * suspect.added_exact, TWICE * e.unit)
     )
 
 
@@ -138,7 +138,7 @@ def _say_amplifying(e: Evidence) -> str:
         return f"The case passes when fed exactly and is {e.wrong} when its inputs are rounded to {e.storage}"
     return (
         f"{suspect.name} fed exact inputs is wrong by {say_error(suspect.added_exact)}, "
-        f"fed inputs rounded to {e.storage} by {say_error(suspect.added)}"
+        f"fed inputs rounded to {e.storage} by {say_error(suspect.own)}"
     )
 
 
@@ -156,7 +156,7 @@ def find_amplified_difference(e: Evidence, i: Inner) -> Facts | None:
     for node in [i] if i.op else e.made:
         by = node.score.rel_l2
         if e.suspect is not None and e.suspect.name == i.node:
-            by = max(by, e.suspect.added)
+            by = max(by, e.suspect.own)
         does = next((words for words, ops in CANCELLING if node.op in ops), "")
         read = e.list_read(node)
         off = max((s.rel_l2 for s in read), default=0.0)

@@ -1,7 +1,7 @@
 """confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the
 model fails without it."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -70,17 +70,9 @@ class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_patches: Count = 12  # steps that a patch moves past values that the precision cannot hold
 
 
-class Standing(NamedTuple):
-    """What a case is beside what is known."""
-
-    known: bool  # found before, or a part of what was
-    wide: bool  # most of the model, so it names nobody
-    remedy: tuple[int, ...] = ()  # nodes that cure the whole model, one of the case among them
-
-    @property
-    def new(self) -> bool:
-        """Whether it joins the culprits."""
-        return not (self.known or self.wide)
+# What a case is beside what is known: found before, or a part of what was; most of the model, so that
+# it names nobody. A new one joins the culprits.
+Standing: TypeAlias = Literal["new", "known", "wide"]
 
 
 class Without(NamedTuple):
@@ -106,7 +98,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     without: Without = yield from _take_out(ask, culprit, standing, params)
     others = without.others.found
     culprits = findings.culprits
-    if standing.new:
+    if standing == "new":
         culprits = join_culprit(ask.index, culprits, without.culprit)
     culprits = _give_folders((*culprits, *(other.culprit for other in others)))
     outcome = _sum_up(ask, seen, standing, without, params)
@@ -120,7 +112,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
             without.left.findings,
             case=case,
             culprits=culprits,
-            spread=findings.spread or standing.wide,
+            spread=findings.spread or standing == "wide",
         ),
         tables={
             "bundle": [
@@ -155,16 +147,19 @@ def _find_case(ask: Inquiry) -> Sub[tuple[Case, tuple[Saved, ...]]]:
 
 
 def _place_case(ask: Inquiry, case: Case) -> Standing:
-    """Whether somebody is accused of this case, and who was accused of it before."""
+    """What is left of a failure, of which a culprit is known, may show in nothing smaller than most
+    of the model. What is refused, infinite or NaN has its place, however much of it that takes."""
     findings, nodes = ask.findings, set(ranges.decode(case.node_ids))
     if any(c.case.node_ids == case.node_ids for c in findings.culprits):
-        return Standing(known=True, wide=False)
-    remedy = list_cured(findings)
-    if nodes.intersection(remedy):
-        return Standing(known=False, wide=False, remedy=remedy)
+        return "known"
+    if nodes.intersection(list_cured(findings)):
+        return "new"
     # What has widened an earlier culprit was cured with it, and fails all the same.
-    known = any(nodes <= _nodes_of(c) for c in findings.culprits)
-    return Standing(known, not known and _names_nobody(ask, case))
+    if any(nodes <= _nodes_of(c) for c in findings.culprits):
+        return "known"
+    placed = ask.signature.kind == "build" or ask.signature.nonfinite
+    most = 2 * len(nodes) > len(ask.index.nodes)
+    return "wide" if findings.culprits and most and not placed else "new"
 
 
 def _take_out(
@@ -172,7 +167,8 @@ def _take_out(
 ) -> Sub[Without]:
     """The culprit with what cures it, and what the whole model does with that."""
     findings, oracle, case = ask.findings, make_oracle(ask), culprit.case
-    if remedy := standing.remedy:
+    remedy = list_cured(findings)
+    if set(remedy).intersection(ranges.decode(case.node_ids)):
         # What cures the whole model is known, and holds this case: no other culprit is left to look
         # for.
         also = _list_also(ask, case, remedy)
@@ -188,7 +184,7 @@ def _take_out(
         if left.error is not None:
             break
     culprit = msgspec.structs.replace(culprit, keep=ranges.encode(cut.around))
-    if not (left.still and culprit.at and standing.new and oracle.keeps):
+    if not (left.still and culprit.at and standing == "new" and oracle.keeps):
         return Without(culprit, left)
     others: Alike = yield from find_alike(
         ask,
@@ -213,7 +209,7 @@ def _sum_up(
     params: ConfirmParams,
 ) -> ConfirmOutcome:
     case, visit, left = seen.culprit.case, ask.ctx.visit, without.left
-    goes_on = left.still and standing.new and visit < params.most_rounds
+    goes_on = left.still and standing == "new" and visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
@@ -249,15 +245,6 @@ def _find_way_around(ask: Inquiry) -> Sub[str]:
     oracle = make_oracle(ask.of(can.with_on(())))
     m: Measurement = yield from oracle.feed(oracle.feeds)
     return "its optimizers and options off" if judge_whole(m, ask.criterion).passed else ""
-
-
-def _names_nobody(ask: Inquiry, case: Case) -> bool:
-    """Whether what is left of a failure, of which a culprit is known, shows in nothing smaller than
-    most of the model. What is refused, infinite or NaN has its place, however much of the model it
-    takes to show it."""
-    if not ask.findings.culprits or make_oracle(ask).refused or ask.signature.nonfinite:
-        return False
-    return 2 * len(case.nodes) > len(ask.index.nodes)
 
 
 def _list_also(ask: Inquiry, case: Case, kept: tuple[int, ...]) -> tuple[str, ...]:
@@ -305,10 +292,10 @@ def _message(
     """``last``: the round after which no further one comes; 0: one does where it fails still.
     ``of``: the nodes of the model."""
     also = ""
-    if standing.wide:
+    if standing == "wide":
         many = f"{len(seen.culprit.case.nodes)} of {of}"
         also = f" That is most of the model ({many}), so nobody is accused of what is left: it adds up."
-    elif standing.known:
+    elif standing == "known":
         also = " This case was found before: patching it did not make the rest pass."
     elif without.left.still:
         more = f" {last} rounds are the most that one session takes, so a workaround is looked for."

@@ -104,7 +104,11 @@ def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isol
     precision is an order, as engines compute a node otherwise alone than among others."""
     places: tuple[Place, ...] = yield from foretell_places(oracle)
     furthest = sorted(places, key=lambda p: (-p.reached, p.node))
-    suspects = [_suspect_place(ask, p) for p in furthest[: params.most_suspects]]
+    # Suspects that nothing was measured of.
+    suspects = [
+        Suspect(node=p.node, tensor=-1, nodes=ranges.encode((p.node,)), own=0.0, effect=HUGE)
+        for p in furthest[: params.most_suspects]
+    ]
     found: Isolated = yield from isolate_first(oracle, suspects[:1], 0, 1)
     ordered = order_precision(ask.ctx)
     if found.trials is None and ordered:
@@ -116,19 +120,6 @@ def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isol
         why = found.why or "layerwise named no node"
         return Isolated(why=f"{why}; so it takes company that a search of the whole model finds")
     return msgspec.structs.replace(found, why=" It is beyond the storage type in the reference.")
-
-
-def _suspect_place(ask: Inquiry, place: Place) -> Suspect:
-    """A place as a suspect that nothing was measured of."""
-    name = ask.names([place.node])[0]
-    return Suspect(
-        node=place.node,
-        tensor=-1,
-        nodes=ranges.encode((place.node,)),
-        own=0.0,
-        effect=HUGE,
-        name=name,
-    )
 
 
 def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutcome:

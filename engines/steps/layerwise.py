@@ -166,12 +166,13 @@ def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
         message=_message(look, len(bad), table) + _say_beside(look),
     )
     for top in look.accused[:1]:
+        row = next(r for r in table if r.name == ask.index.tensors[top.tensor].name)
         outcome = msgspec.structs.replace(
             outcome,
-            culprit=ask.names([top.node])[0],
-            culprit_op=ask.index.nodes[top.node].op,
-            inherited=top.inherited,
-            added=top.added,
+            culprit=row.node,
+            culprit_op=row.op,
+            inherited=row.inherited,
+            added=row.added,
             effect=top.effect,
         )
     return outcome

@@ -13,7 +13,7 @@ import pytest
 from narrowdown import flows
 from narrowdown.engines.causes import KINDS
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.findings import Case, Findings, Suspect, Workaround
+from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.probe import HUGE, Candidate, Score
 from narrowdown.engines.search.cause import RULES, list_proven, name_cause
 from narrowdown.engines.search.evidence import Cause, Evidence, Inner
@@ -154,53 +154,13 @@ def test_a_fusion_names_the_nodes_that_were_joined() -> None:
 def test_no_mask_is_named_where_its_weights_were_measured_and_none_is_huge(
     weight: float, name: str
 ) -> None:
-    """A norm's square of 2.7e8, kept in FP32: what watching cures is named from the same numbers as
-    what it does not."""
-    cure = Workaround(
-        kind="precision", engine="e", keep_names=("/square",), samples_ok=1, samples_n=1
-    )
+    """A norm's square of 2.7e8."""
     inner = [
         Inner("", "", Score("x", absmax=16500.0)),
-        Inner("Mul", "/square", Score("s", absmax=2.7e8), ("x", "w")),
+        Inner("Mul", "/square", Score("s", absmax=2.7e8, new_nonfinite=1), ("x", "w")),
     ]
-    found = cause_of(
-        Findings(workaround=cure), CASE, inner, "float16", None, watched=1e-4, weights={"w": weight}
-    )
+    found = cause_of(Findings(), CASE, inner, "float16", None, weights={"w": weight})
     assert found.name == name
-
-
-@pytest.mark.parametrize(
-    ("kept", "reached", "first", "name"),
-    [
-        (("/up",), 8e6, 1.0, "overflow"),
-        (("/other",), 8e6, 1.0, "fusion"),  # nobody has seen that it cures
-        ((), 8e6, 1.0, "fusion"),
-        (("/up",), 6e4, 1.0, "fusion"),  # FP16 holds it
-        (("/up",), 8e6, 7e6, "fusion"),  # it reads what overflows already
-    ],
-)
-def test_what_cures_in_fp32_and_overflows_in_the_reference_is_no_fusion(
-    kept: tuple[str, ...], reached: float, first: float, name: str
-) -> None:
-    """Weakly typed TensorRT computes such a node in FP32 where its value is read, or where it
-    stands alone."""
-    case = Case(Candidate(), "real:0", nodes=("/up", "/down"), ops=("Conv", "Conv"), own=HUGE)
-    inner = [
-        Inner("", "", Score("x", absmax=first)),
-        Inner("Conv", "/up", Score("u", absmax=reached), ("x", "w")),
-        Inner("Conv", "/down", Score("d", absmax=1.0), ("u",)),
-    ]
-    cure = (
-        Workaround(kind="precision", engine="e", keep_names=kept, samples_ok=1, samples_n=1)
-        if kept
-        else None
-    )
-    found = cause_of(Findings(workaround=cure), case, inner, "float16", None, watched=1e-4)
-    assert found.name == name
-    if name == "overflow":
-        assert found.beyond == "/up"
-        assert "8,000,000 in the reference" in found.evidence
-        assert "wrong by 0.01 % then" in found.evidence
 
 
 def test_what_an_engine_flushes_is_told_from_what_no_type_holds() -> None:
@@ -322,7 +282,7 @@ def test_what_rounding_its_inputs_does_to_any_node_explains_no_failure(
 ) -> None:
     """Of a product wrong by 0.0193 % of rounded inputs it was said that it takes the difference of
     nearly equal values."""
-    suspect = Suspect(0, 0, "0", 1.0, 1.0, "/m", added=added, added_exact=0.0)
+    suspect = Suspect(0, 0, "0", added, 1.0, "/m", added_exact=0.0)
     product = Score("t", rel_l2=2e-4, max_abs=2e-4, absmax=0.8)
     inner = [Inner("MatMul", "/m", product, ("x",)), Inner("Add", "/a", product, ("t",))]
     assert cause_of(Findings(), CASE, inner, "float16", suspect).name == name
@@ -354,7 +314,7 @@ def test_what_cancels_is_said_of_what_was_seen_to(
 ) -> None:
     """A bias before an exponent made that "the difference of nearly equal values"."""
     case = Case(CASE.candidate, CASE.sample, own=off, needs_higher_inputs=not accused)
-    suspect = Suspect(0, 0, "0", 1.0, 1.0, "/y", added=off, added_exact=0.0) if accused else None
+    suspect = Suspect(0, 0, "0", off, 1.0, "/y", added_exact=0.0) if accused else None
     bias = Score("t", rel_l2=3e-4, max_abs=4e-3, absmax=8.0)
     made = Score("y", rel_l2=off, max_abs=0.5, absmax=3.0)
     fed = Score("x", rel_l2=3e-4, max_abs=3.9e-3, absmax=8.0)

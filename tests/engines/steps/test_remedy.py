@@ -171,40 +171,6 @@ def test_a_place_that_is_right_alone_is_left_to_a_search_of_the_whole_model(
     assert done.finish.findings.workaround is not None, "what was verified stands"
 
 
-def test_what_is_right_once_it_is_watched_is_told_by_the_reference(
-    tmp_path: Path, rebuilds: Callable[..., Session]
-) -> None:
-    """As weakly typed TensorRT does it: in FP32 where the node stands alone or its value is read,
-    else in FP16."""
-    s = rebuilds(models.layernorm(tmp_path))
-    s.step("repeat")
-    answered = s.ask
-
-    def wider(probe: Any) -> Any:
-        m = answered(probe)
-        part = isinstance(probe, Measure) and probe.engine == FP16 and probe.candidate.nodes != "*"
-        if not part or not (probe.marks or len(decode(probe.candidate.nodes)) == 1):
-            return m
-        right = tuple(
-            msgspec.structs.replace(
-                r,
-                outputs=tuple(Score(x.name, absmax=x.absmax) for x in r.outputs),
-                effect=tuple(Score(x.name, absmax=x.absmax) for x in r.effect),
-                marks=tuple(Score(x.name, absmax=x.absmax) for x in r.marks),
-            )
-            for r in m.results
-        )
-        return msgspec.structs.replace(m, results=right)
-
-    found = walk("reduce", s.context(), wider).finish
-    assert found.outcome.nodes_after > 1
-    told = walk(
-        "confirm", msgspec.structs.replace(s.context(), findings=found.findings), wider
-    ).finish.outcome
-    assert (told.failures, told.cause) == (told.looks, "overflow")
-    assert "reaches 46,272,304 in the reference" in told.evidence
-
-
 def test_what_was_foretold_for_all_samples_is_trimmed_again_for_more_of_them_not_searched_anew() -> (
     None
 ):
