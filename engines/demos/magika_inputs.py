@@ -100,9 +100,6 @@ def contents() -> dict[str, bytes]:
 
 def main(words: list[str]) -> int:
     """Write the archive ``bytes`` (int32 [n, 2048]) and print its facts as JSON."""
-    if len(words) != 1:
-        print("usage: python -P -m narrowdown.engines.demos.magika_inputs OUT.npz", file=sys.stderr)
-        return 2
     chosen = contents()
     np.savez_compressed(
         words[0], bytes=np.stack([features(content) for content in chosen.values()])

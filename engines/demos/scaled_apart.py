@@ -96,12 +96,6 @@ def quantize(
 
 def main(words: list[str]) -> int:
     """Write both models and print their sizes as JSON."""
-    if len(words) != 4:
-        print(
-            "usage: python -P -m narrowdown.engines.demos.scaled_apart MODEL.onnx INPUTS.npz FLOAT.onnx INT8.onnx",
-            file=sys.stderr,
-        )
-        return 2
     source, inputs, floats, quantized = map(Path, words)
     apart = scale_apart(onnx.load(str(source)))
     with np.load(inputs, allow_pickle=False) as archive:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from onnx import GraphProto, NodeProto
 
-from narrowdown.engines.graph import external, names, schema
+from narrowdown.engines.graph import constants, external, names, schema
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.quantized import DEQUANTIZE, QUANTIZE, is_rounding
 
@@ -47,13 +47,9 @@ def find_codes(model: StoredModel) -> Codes:
 
 def _list_held(graph: GraphProto) -> dict[str, int]:
     """Constants of a graph: name -> element type."""
-    held = {t.name: t.data_type for t in graph.initializer}
-    for node in graph.node:
-        if node.op_type == "Constant":
-            held.update(
-                (node.output[0], a.t.data_type) for a in node.attribute if a.name == "value"
-            )
-    return held
+    made = (constants.weight_of(node) for node in graph.node)
+    weights = (*graph.initializer, *(tensor for tensor in made if tensor is not None))
+    return {tensor.name: tensor.data_type for tensor in weights}
 
 
 def _find_made(node: NodeProto, dtypes: dict[str, str]) -> str:

@@ -62,20 +62,32 @@ def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, Tens
     it reads."""
     scale, zero = held.get(node.input[1]), _zero_point(node, held)
     values = _read(scale)
-    if values is not None and (fault := _find_fault_of_scale(values)):
-        return fault
-    if zero is None:
-        return ""
-    if scale is not None and _size(scale) != _size(zero):
-        return f"has {_size(scale):,} scales and {_size(zero):,} zero points"
-    if node.op_type == QUANTIZE:
-        wrong = zero.data_type in _NO_CODES
-        return f"has a zero point of {_type(zero)}, and codes are of its type" if wrong else ""
-    stored = held.get(node.input[0])
-    codes = _zero_point(made_by, held) if stored is None and made_by is not None else stored
-    if codes is not None and codes.data_type != zero.data_type:
-        return f"has a zero point of {_type(zero)} for codes of {_type(codes)}"
-    return ""
+    steps = np.ones(1) if values is None else values
+    codes = held.get(node.input[0]) or _zero_point(made_by, held)
+    cases = [
+        (not np.isfinite(steps).all(), "has a scale that is infinite or NaN"),
+        ((steps == 0).any(), "has a scale of 0"),
+        ((steps < 0).any(), "has a negative scale"),
+    ]
+    if zero is not None:
+        of, kind = 1 if scale is None else _size(scale), _type(zero)
+        cases += [
+            (
+                scale is not None and of != _size(zero),
+                f"has {of:,} scales and {_size(zero):,} zero points",
+            ),
+            (
+                node.op_type == QUANTIZE and zero.data_type in _NO_CODES,
+                f"has a zero point of {kind}, and codes are of its type",
+            ),
+            (
+                node.op_type != QUANTIZE
+                and codes is not None
+                and codes.data_type != zero.data_type,
+                f"has a zero point of {kind} for codes of {'' if codes is None else _type(codes)}",
+            ),
+        ]
+    return next((said for holds, said in cases if holds), "")
 
 
 def _find_unlike(node: NodeProto, made_by: NodeProto, held: dict[str, TensorProto]) -> str:
@@ -91,17 +103,8 @@ def _find_unlike(node: NodeProto, made_by: NodeProto, held: dict[str, TensorProt
     return ""
 
 
-def _find_fault_of_scale(values: Array) -> str:
-    with np.errstate(invalid="ignore"):
-        if not np.isfinite(values).all():
-            return "has a scale that is infinite or NaN"
-        if (values == 0).any():
-            return "has a scale of 0"
-        return "has a negative scale" if (values < 0).any() else ""
-
-
-def _zero_point(node: NodeProto, held: dict[str, TensorProto]) -> TensorProto | None:
-    return held.get(node.input[2]) if len(node.input) > 2 else None
+def _zero_point(node: NodeProto | None, held: dict[str, TensorProto]) -> TensorProto | None:
+    return held.get(node.input[2]) if node is not None and len(node.input) > 2 else None
 
 
 def _read(tensor: TensorProto | None) -> Array | None:
