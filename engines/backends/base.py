@@ -103,8 +103,7 @@ class Built(Protocol):
     out). Freed with ``close``.
 
     ``facts``: what is known of the build, as plain data; ``choices`` and ``refused`` where tactics
-    were recorded or forced, ``unobservable`` (tensor -> why) for marks that it cannot give out,
-    ``kept`` (node -> what became of its precision).
+    were recorded or forced, ``unobservable`` (tensor -> why) for marks that it cannot give out.
     """
 
     model: onnx.ModelProto  # what really ran: casts in

@@ -13,7 +13,7 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
-from narrowdown.engines.search.latency import time_run
+from narrowdown.engines.search.latency import say_seconds, time_run
 from narrowdown.engines.search.rewrites import list_rewrites
 from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.sources import split_function
@@ -159,7 +159,7 @@ def _tell(ctx: StepContext, rows: list[ScoreRow], left: int) -> ScoreOutcome:
         key=lambda w: (-(w.score if w.score is not None else 0.0), w.seconds or 0.0),
         default=None,
     )
-    verdict = _judge(ctx, reference.score, plain.score)
+    verdict, told = _judge(ctx, reference.score, plain.score)
     said = say_first(
         (best, f" With {best.what} it passes{_say_numbers(best, plain)}." if best else ""),
         (ways, f" None of {len(ways)} workarounds that were tried passes."),
@@ -178,46 +178,32 @@ def _tell(ctx: StepContext, rows: list[ScoreRow], left: int) -> ScoreOutcome:
         passing=len(right),
         left=left,
         cured=best is not None,
-        message=f"{_say_score(verdict, reference.score, plain.score)}{said}{more}",
+        message=f"{told}{said}{more}",
     )
 
 
 def _judge(
     ctx: StepContext, reference: float | None, engine: float | None
-) -> Literal["lower", "same", "higher", "unscored", "unresolved"]:
+) -> tuple[Literal["lower", "same", "higher", "unscored", "unresolved"], str]:
+    """What the fault does to the score, and the same in a sentence."""
     if not ctx.problem.score:
-        return "unscored"
+        return "unscored", "Nobody said what counts (--score), so costs alone are told."
     if reference is None:
-        return "unresolved"
-    # NaN and the like count as the worst that there is.
-    lower = engine is None or engine < reference
-    same = engine is not None and math.isclose(engine, reference)
-    return "same" if same else "lower" if lower else "higher"
-
-
-def _say_score(verdict: str, reference: float | None, engine: float | None) -> str:
-    here = "no finite number" if engine is None else f"{engine:.4g}"
-    there = "no finite number" if reference is None else f"{reference:.4g}"
-    return say_first(
-        (verdict == "unscored", "Nobody said what counts (--score), so costs alone are told."),
-        (
-            reference is None,
-            "The score of the reference's own outputs is no finite number, so nothing can be said by it.",
-        ),
-        (
-            verdict == "same",
-            f"The fault does not show in the score: it is {here} on the reference and with the fault.",
-        ),
-        (True, f"The score is {there} on the reference and {here} with the fault."),
-    )
+        return "unresolved", "The score of the reference's own outputs is no finite number."
+    if engine is None:  # NaN and the like count as the worst that there is
+        there = f"The score is {reference:.4g} on the reference"
+        return "lower", f"{there} and no finite number with the fault."
+    told = f"The score is {reference:.4g} on the reference and {engine:.4g} with the fault."
+    if math.isclose(engine, reference):
+        same = f"it is {engine:.4g} on the reference and with the fault."
+        return "same", f"The fault does not show in the score: {same}"
+    return "lower" if engine < reference else "higher", told
 
 
 def _say_numbers(best: ScoreRow, plain: ScoreRow) -> str:
     said = [f"score {best.score:.4g}"] if best.score is not None else []
-    if best.seconds is not None:
-        before = f", before {1000 * plain.seconds:.3g} ms" if plain.seconds is not None else ""
-        said.append(f"{1000 * best.seconds:.3g} ms a run{before}")
-    return f" ({'; '.join(said)})" if said else ""
+    times = say_seconds(best.seconds, plain.seconds)
+    return f" ({'; '.join(filter(None, (*said, times)))})" if said or times else ""
 
 
 SPEC = StepSpec(

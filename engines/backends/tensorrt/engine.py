@@ -153,7 +153,7 @@ class Engine:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
         if not self._runs.present:
             return Plan(model, facts, self._runs.reason)
-        return self._load(plan, model, parsed, kept, facts, read=request.record or bool(kept))
+        return self._load(plan, model, parsed, facts, read=request.record or bool(kept))
 
     def _chooser(self, request: BuildRequest) -> Chooser | Entries | None:
         """How this version records and forces its choices; None where nobody asks, or where it
@@ -170,7 +170,6 @@ class Engine:
         plan: Any,
         model: onnx.ModelProto,
         parsed: network.Parsed,
-        kept: set[str],
         facts: dict[str, Any],
         read: bool,
     ) -> Built:
@@ -185,8 +184,6 @@ class Engine:
             built = layers.read_layers(found, engine)
             facts["layers"] = len(built)
             facts["groups"] = layers.group_nodes(built)
-            if kept and not self._strong:  # strongly typed, casts in the model leave no choice
-                facts["kept"] = layers.precision_of(kept, built)
         unseen = {*parsed.skipped, *(mark for marks in parsed.heard.values() for mark in marks)}
         names = {o.name: o.name for o in model.graph.output if o.name not in unseen}
         return Execution(found, engine, model, names, facts, parsed.heard)

@@ -3,7 +3,7 @@ gives."""
 
 import contextlib
 import json
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -21,12 +21,6 @@ class Layer(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...] = ()
     tactic: str = ""
     formats: tuple[str, ...] = ()  # of its outputs, as "Row major linear FP16 format"
-
-    @property
-    def wide(self) -> bool:
-        """Whether all that it gives is FP32, as far as it says."""
-        narrow = ("FP16", "HALF", "BF16", "INT8", "FP8")
-        return not any(word in text.upper() for text in self.formats for word in narrow)
 
 
 def read_layers(found: Library, engine: Any) -> tuple[Layer, ...]:
@@ -55,24 +49,6 @@ def group_nodes(layers: Collection[Layer]) -> list[dict[str, Any]]:
         for each in layers
         if len(each.nodes) > 1
     ]
-
-
-def precision_of(kept: Set[str], layers: Collection[Layer]) -> dict[str, str]:
-    """What became of nodes that were to stay in FP32: ``applied`` (their layer gives FP32),
-    ``ignored`` (a layer of its own gives less), ``fused`` (swallowed by a layer of several nodes
-    that gives less), ``unknown`` (in no layer that says so). And of others that share a layer with
-    them which gives FP32: ``widened``."""
-    seen: dict[str, str] = {}
-    for layer in layers:
-        for node in layer.nodes:
-            if node in kept:
-                became = "applied" if layer.wide else "fused" if len(layer.nodes) > 1 else "ignored"
-                # A node of several layers is applied where all of them give FP32.
-                seen[node] = became if seen.get(node, "applied") == "applied" else seen[node]
-    along = {n for layer in layers if kept & set(layer.nodes) and layer.wide for n in layer.nodes}
-    return {node: seen.get(node, "unknown") for node in sorted(kept)} | dict.fromkeys(
-        sorted(along - kept), "widened"
-    )
 
 
 def _read_layer(entry: Any) -> Layer:

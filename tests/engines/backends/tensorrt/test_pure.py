@@ -232,20 +232,9 @@ INSPECTED = json.dumps(
 )
 
 
-def test_what_became_of_kept_nodes_is_read_back() -> None:
+def test_layers_are_read_by_name() -> None:
     built = layers.layers_of(INSPECTED)
     assert [layer.name for layer in built] == ["one", "two", "cd", "only a name"]
-    became = layers.precision_of({"a", "b", "c", "e"}, built)
-    assert became == {"a": "applied", "b": "ignored", "c": "fused", "e": "unknown"}
-
-
-def test_what_is_fp32_only_for_its_neighbours_is_told() -> None:
-    built = layers.layers_of(
-        json.dumps(
-            {"Layers": [layer("one", "Row major linear FP32", "a", "b"), layer("two", "Half", "c")]}
-        )
-    )
-    assert layers.precision_of({"a"}, built) == {"a": "applied", "b": "widened"}
 
 
 def test_the_inspector_of_11_says_type_and_format_apart() -> None:
@@ -262,7 +251,6 @@ def test_the_inspector_of_11_says_type_and_format_apart() -> None:
         json.dumps({"Layers": [entry], "I/O Tensors": [{"Name": "x", "DataType": "Float"}]})
     )
     assert (built.nodes, built.formats) == (("conv0", "tanh0"), ("Half",))
-    assert layers.precision_of({"conv0"}, (built,)) == {"conv0": "fused"}
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"Layers": 3}'])
