@@ -289,7 +289,7 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
     beside = "the same" if heard.beside else "something else"
     judge = first if heard.beside is None else f"{first} (ONNX's own operators give {beside})"
     speak = any("openvino" in spec for spec in (model.engine, model.reference, heard.judge))
-    found = tried.parting
+    found, searched = tried.parting, model.findings.signature is not None and not tried.verdict
     parting = f" The first tensor that differs is {found.tensor}, which {found.node} makes."
     return OF_THE_REFERENCE[heard.standing].format(
         engine=model.engine,
@@ -313,6 +313,6 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         third="Ask a third: give --reference outputs that are known to be right, or another engine"
         f"{'' if speak else ' (python -m pip install openvino)'}.",
         # A failure that is searched all the same is beyond that.
-        undetermined="" if tried.searched else ": the output is determined no better than that",
+        undetermined="" if searched else ": the output is determined no better than that",
         too=f" {name_engine(heard.other)} computes the same." if heard.other else "",
     )

@@ -29,7 +29,6 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
 class NondeterminismParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runs: Count = 100  # of the one build
     most_runs: Count = 300  # where the failure is rare
-    batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
 
 
 def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
@@ -37,7 +36,7 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     findings, _ = yield from prepare_failure(ctx, params.most_runs)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     index, runs = ask.index, min(params.most_runs, max(params.runs, findings.looks))
-    errors, asked_for, failures = yield from _watch_runs(ask, runs, params.batch_bytes)
+    errors, asked_for, failures = yield from _watch_runs(ask, runs)
     # A tensor that differs although nothing that its node reads does: there the engine's own order
     # of work shows.
     sources = sorted(index.first_of(errors), key=lambda t: (-errors[t], t))
@@ -64,15 +63,13 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects))
 
 
-def _watch_runs(
-    ask: Inquiry, runs: int, batch_bytes: int
-) -> Sub[tuple[dict[int, float], int, int]]:
+def _watch_runs(ask: Inquiry, runs: int) -> Sub[tuple[dict[int, float], int, int]]:
     """(how far each tensor that differs is off at most, by its id; runs; failures) in so many runs
     of one build for each batch of tensors that fits into it."""
     index, errors, done, failures = ask.index, dict[int, float](), 0, 0
     can, _ = split_markable(index)
     watched = {*can, *(t for t in index.outputs if index.tensors[t].producer >= 0)}
-    for batch in pack_batches(index, can, batch_bytes) or [()]:
+    for batch in pack_batches(index, can, BATCH_BYTES) or [()]:
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
         marks = ranges.encode(batch)
         m = yield from asked(

@@ -16,6 +16,7 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Measure, Measurement
 from narrowdown.engines.search import remedy
+from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.intermittent import builds_to_see, count_failed_runs
 from narrowdown.engines.search.statistics import binomial_interval, runs_to_see, say_ruled_out
@@ -150,12 +151,12 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
 
 def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
     """Whether a faultless engine of this precision fails as well, and not by far less, as
-    ``compare`` explains the failure."""
+    ``compare`` explains the failure; or is off by about as much, if just within what is allowed."""
     emulated, signature = findings.emulated, findings.signature
     if emulated is None or signature is None or not signature.outputs:
         return False
-    allowed = min(limit(rule, name) for name in signature.outputs)
-    return emulated > allowed and emulated >= signature.error / FAULTLESS
+    fails = emulated > min(limit(rule, name) for name in signature.outputs)
+    return emulated >= signature.error / (FAULTLESS if fails else ALIKE)
 
 
 def _outcome_without_failure(runs: int) -> RepeatOutcome:
