@@ -465,7 +465,7 @@ SPEC = StepSpec(
         "emulated_error": "error that {precision} alone explains",
         "engine_error": "the engine against the same codes",
         "explanation": "so the likely origin is",
-        "reference_error": "reference against its judge",
+        "reference_error": "the reference differs by",
         "reference_judge": "the reference was judged by",
         "reference_replaced": "the reference that stands in",
         "alike": "the reference is wrong in the same way",

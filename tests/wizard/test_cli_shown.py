@@ -80,7 +80,7 @@ def test_errors_are_said_as_everywhere_and_what_only_steers_is_left_out() -> Non
     assert found("compare", outcome, [], rule) == [
         f"  {'its own error':30} 3.01 %",
         f"  {'effect on the outputs':30} 2.37 %",
-        f"  {'reference against its judge':30} 0.00234 %",
+        f"  {'the reference differs by':30} 0.00234 %",
         f"  {'samples':30} 64",
     ]
 
