@@ -20,8 +20,7 @@ from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.budget import Spent, Tries
 from narrowdown.engines.search.factors import Factor, Level, say_level
 
-# hidden: right within the tolerance, which says nothing: zeros in place of values, or an error that
-# is small and no rounding. invalid: no model.
+# hidden: right within the tolerance, which says nothing, as zeros would hide it. invalid: no model.
 Outcome = Literal["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]
 DECIDED = ("fires", "passes", "refused")
 

@@ -139,7 +139,10 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
         outcome,
         findings,
         tables={
-            "cases": list_cases(found),
+            "cases": [
+                {"changed": r.changed, "outcome": r.outcome, "error": r.error, "why": r.why}
+                for r in found.rows
+            ],
             "factors": rows,
             "generator": [Script(GENERATOR, write_generator(program), program)],
         },
@@ -256,8 +259,6 @@ def draw(tensor: MadeTensor) -> MadeTensor:
 def _ask_again(trial: _Trial, factors: Sequence[Factor], found: Found) -> Sub[int]:
     """How many come out otherwise in another build: of the case, and of one that does not fail for
     each factor that matters."""
-    if found.rows[0].outcome != "fires":
-        return 0
     near = [
         r
         for f in factors
@@ -304,12 +305,9 @@ def tell(
         for o in DECIDED
         if count[o]
     )
-    verdict: Literal["found", "always", "unsteady", "unresolved"] = "found"
+    verdict: Literal["found", "always", "unsteady"] = "found"
     said = f"Each thing was changed alone, in {tried} builds: {how}. {condition}{_say_names(condition, names)}"
-    if found.rows[0].outcome != "fires":
-        verdict, after = "unresolved", ""
-        said = "The case did not fail when it was made anew, so nothing can be said of its trigger."
-    elif differs:
+    if differs:
         verdict, condition = "unsteady", ""
         said = f"Of the builds that were made once more {differs} came out otherwise, so nothing is said of what triggers it."
     elif tried == count["fires"]:
@@ -333,20 +331,6 @@ def _say_names(condition: str, names: Mapping[str, str]) -> str:
     words = set(re.findall(r"\w+", condition))
     said = [f"{now} is '{was}'" for now, was in names.items() if now in words]
     return f" Here {', '.join(said)}." if said else ""
-
-
-def list_cases(found: Found) -> list[dict[str, object]]:
-    """The table ``cases``: all that was tried, the case first, as it was asked: what was changed,
-    and what came of it."""
-    return [
-        {
-            "changed": row.changed,
-            "outcome": row.outcome,
-            "error": row.error,
-            "why": row.why,
-        }
-        for row in found.rows
-    ]
 
 
 SPEC = StepSpec(
