@@ -80,9 +80,6 @@ class Workaround(msgspec.Struct, frozen=True):
     unseen_least: float | None = None
     source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps
     known: tuple[str, ...] = ()
-    of: int = 0  # nodes that could be kept; 0: not counted
-    # of `keep_higher` the Loop, If and Scan nodes, which are kept whole
-    holding: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # nodes of the graph that are or hold those of `keep_higher`
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 

@@ -305,7 +305,6 @@ def _workaround(
         apply=tuple(outside.apply(outside.found(spec, version), cure)),
         keep_higher=w.in_model or w.keep_names,
         margin=min(w.margin, HUGE),
-        holding=_list_holding(index, w),
         unseen_ok=unseen.ok,
         unseen_n=unseen.n,
         unseen_given=unseen.given,
@@ -325,19 +324,6 @@ def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     of the model."""
     found = (index.nodes[n].source for n in nodes) if index is not None else ()
     return tuple(dict.fromkeys(filter(None, found)))
-
-
-def _list_holding(index: GraphIndex | None, w: base.Workaround) -> tuple[str, ...]:
-    """Names of those nodes that it keeps whose bodies hold further ones. Where they were opened for
-    the search they are none of its graph, and what was kept is called by their names and more."""
-    if index is None:
-        return ()
-    kept = [index.nodes[n] for n in ranges.decode(w.keep)]
-    opened = set(w.in_model) - {node.name for node in index.nodes}
-    inside = [
-        n for n in w.in_model if n in opened and any(node.name.startswith(f"{n}/") for node in kept)
-    ]
-    return (*(node.name for node in kept if node.holds_graphs), *inside)
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_given: bool) -> Cure:

@@ -64,9 +64,8 @@ def show_cell(value: Cell) -> Any:
     match value:
         case tuple():
             return Markup(" ").join(show_cell(piece) for piece in value if piece)
-        case Names(names, _, after):
-            shown = Markup(", ").join(show_cell(Name(name)) for name in names)
-            return (shown or escape("none")) + escape(show_value(after))
+        case Names(names):
+            return Markup(", ").join(show_cell(Name(name)) for name in names) or escape("none")
         case Aside():
             return Markup('<br><span class="soft">{}</span>').format(show_value(str(value)))
         case Typed():

@@ -117,8 +117,8 @@ def cell(value: Cell) -> str:
             return ""
         case tuple():
             return " ".join(filter(None, map(cell, value)))
-        case Names(names, most, after):
-            return listing([code(name) for name in names], most) + inline(after)
+        case Names(names, most):
+            return listing([code(name) for name in names], most)
         case Typed():
             return code(value, LONGEST)
         case Name():

@@ -17,7 +17,7 @@ from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
 from narrowdown.wizard.report.picture import list_surroundings
-from narrowdown.wizard.report.summary import name_inside, say_effect, say_source
+from narrowdown.wizard.report.summary import say_effect, say_source
 from narrowdown.wizard.words import (
     count,
     decibels,
@@ -52,11 +52,10 @@ class Aside(str):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """Names beside one another, ``most`` of them where there is little room; ``after`` in words."""
+    """Names beside one another, ``most`` of them where there is little room."""
 
     names: Sequence[str]
     most: int = 6
-    after: str = ""
 
 
 Piece: TypeAlias = str | Names
@@ -346,10 +345,7 @@ def tell_workaround(report: Report) -> list[Section]:
         ("tuning samples that pass", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         ("right on others", tried),
         ("error with it", most),
-        (
-            "keep in higher precision",
-            Names(w.keep_higher, 40, name_inside(w)) if w.keep_higher else "",
-        ),
+        ("keep in higher precision", Names(w.keep_higher, 40) if w.keep_higher else ""),
         ("in your program", f"{listing(w.source)}, compute this in float32" if w.source else ""),
         (switch(w.kind), Names(w.switched_off) if w.switched_off else ""),
         ("right only while", w.condition),

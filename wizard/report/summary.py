@@ -54,7 +54,7 @@ def _workaround(w: Workaround, metric: str) -> list[str]:
     names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
     what = listing(names, 4) if names else w.engine
     if w.keep_higher:
-        what = f"keep {count(len(names), 'node')}{say_inside(w)} in higher precision: {what}"
+        what = f"keep {count(len(names), 'node')} in higher precision: {what}"
     elif w.switched_off:
         there = "" if w.kind in (*APART, "control-flow") else f"; the engine is {w.engine}"
         what = f"{switch(w.kind)} {what}{there}"
@@ -133,8 +133,7 @@ def say_cure(workaround: Workaround | None) -> str:
     if workaround is None or not workaround.holds:
         return ""
     if workaround.keep_higher:
-        kept = len(workaround.keep_higher)
-        cure = f"keeping {count(kept, 'node')}{say_inside(workaround)} in higher precision"
+        cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
     elif workaround.switched_off:
         verb = {
             "optimizer": "switching off",
@@ -167,24 +166,3 @@ def right(w: Workaround) -> str:
         return f"{w.unseen_ok} of {count(w.unseen_n, 'held-out sample')}"
     tuned = f"{w.samples_ok} of {count(w.samples_n, 'tuning sample')}"
     return f"{tuned} and {w.unseen_ok} of {count(w.unseen_n, 'held-out sample')}"
-
-
-def say_inside(w: Workaround) -> str:
-    """What is kept beside the nodes that are counted: all that Loop, If and Scan nodes hold; ""
-    where none of them is kept."""
-    held, kept = len(w.holding), len(w.keep_higher)
-    if not held:
-        return ""
-    return f" and all inside {f'{held} of them' if held < kept else 'it' if kept == 1 else 'them'}"
-
-
-def name_inside(w: Workaround) -> str:
-    """The same behind the names of all that is kept: which of them hold more."""
-    few = (
-        "it"
-        if len(w.keep_higher) == 1
-        else "them"
-        if len(w.holding) == len(w.keep_higher)
-        else listing(w.holding, 4)
-    )
-    return f" and all inside {few}" if w.holding else ""

@@ -423,10 +423,6 @@ class Narrowdown(InTurn[int]):
         """A problem that needs reading: a card that stays until it is closed, and can be copied."""
         self.push_screen(PlainCard(title, text, hint="{copy} copies, {close} closes"))
 
-    def summary(self, step: str) -> str:
-        """What a step does, in one sentence."""
-        return self.library.summary(step)
-
     def copy_command(self, command: str, folder: Path) -> str:
         """To the clipboard and to a file; says both, as many terminals drop the first."""
         command = clean(command, lines=True)

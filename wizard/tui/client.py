@@ -6,7 +6,6 @@ learn arrives as messages, of which a newer one replaces an older one that was n
 
 import contextlib
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -21,7 +20,6 @@ from narrowdown.engines.store.content import Store
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.tui.board import Board, Hunt
@@ -63,7 +61,6 @@ class Watcher:
         except (OSError, ValueError, SessionProblem) as error:
             news, trouble = False, str(error)
         work = _work(session.progress())
-        offers = work.phase == "offer"
         hunt = self._board.hunt if news else old.hunt
         new = msgspec.structs.replace(
             old,
@@ -72,7 +69,6 @@ class Watcher:
             work=work,
             alive=session.alive(),
             log=latest_log(session.folder, work, hunt),
-            disk=disk(session.folder) if offers and old.work.phase != "offer" else old.disk,
             sight=self._eye.look(self._board.state) if news else old.sight,
             trace=tail(session.folder / "logs" / "runner.log")[-80:]
             if news and _ours(self._board.state)
@@ -128,13 +124,6 @@ def latest_log(folder: Path, work: Work, hunt: Hunt) -> tuple[str, ...]:
     names = (work.log, *(row.log for row in reversed(hunt.rows)))
     path = log_of(folder, next(filter(None, names), ""))
     return tail(path) if path else ()
-
-
-def disk(folder: Path) -> tuple[int, int]:
-    """(bytes that a session takes, bytes that are free there); zeros where that cannot be seen."""
-    with contextlib.suppress(OSError):
-        return removal.weight(folder), shutil.disk_usage(folder).free
-    return 0, 0
 
 
 def bundle(folder: Path) -> tuple[str, ...]:

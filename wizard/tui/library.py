@@ -16,7 +16,6 @@ from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
@@ -60,10 +59,6 @@ class Sessions:
         found = folders.list_sessions()
         listed = {entry.path for entry in found}
         return [*(folders.summary(folder) for folder in also if folder not in listed), *found]
-
-    def paused(self, folder: Path) -> bool:
-        """Whether the runner at work on this session was told to wait."""
-        return (progress.read(folder) or {}).get("paused") is True
 
     @property
     def executor(self) -> str:

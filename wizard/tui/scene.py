@@ -66,10 +66,6 @@ class Scene(msgspec.Struct, frozen=True):
     alive: bool = True
     log: tuple[str, ...] = ()
     files: tuple[str, ...] = ()  # of the case bundle, below the session folder
-    disk: tuple[int, int] = (
-        0,
-        0,
-    )  # bytes that the session takes and that are free beside it, looked at before each step
     sight: Sight = Sight()  # what the pictures show
     trace: tuple[str, ...] = ()  # the end of the runner's own log, where narrowdown itself failed
     problem: Problem = Problem(model="")

@@ -211,7 +211,6 @@ class FakeLibrary:
 
     def __init__(self, session: FakeSession, entries: Sequence[Summary] = ()) -> None:
         self.session, self.listed = session, entries
-        self.waiting: set[Path] = set()
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
@@ -222,9 +221,6 @@ class FakeLibrary:
 
     def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
         return self.listed
-
-    def paused(self, folder: Path) -> bool:
-        return folder in self.waiting
 
     executor = LOCAL
 
@@ -285,7 +281,6 @@ def session(tmp_path: Path) -> FakeSession:
 @pytest.fixture
 def make_app(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Narrowdown]:
     monkeypatch.setattr("narrowdown.wizard.tui.client.time.time", lambda: START + 100)
-    monkeypatch.setattr("narrowdown.wizard.tui.client.disk", lambda folder: (3 << 20, 40 << 30))
     monkeypatch.setenv("NARROWDOWN_THEME", "dark")
     monkeypatch.setenv("NARROWDOWN_HOME", str(session.folder.parent))
     monkeypatch.setenv("HOME", str(session.folder.parent))  # paths on the last screen begin with ~

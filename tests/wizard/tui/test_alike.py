@@ -8,14 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from narrowdown.engines.findings import Findings, Workaround
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Node
+from narrowdown.engines.findings import Findings
 from narrowdown.wizard.report import gather
 from narrowdown.wizard.report.document import Report
-from narrowdown.wizard.report.gather import _workaround, culprit
+from narrowdown.wizard.report.gather import culprit
 from narrowdown.wizard.report.sections import list_culprits
-from narrowdown.wizard.report.summary import name_inside, say_inside
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.state import Visit
@@ -135,54 +132,6 @@ def test_the_headline_says_what_is_left_where_the_user_stops(
     assert headline(
         state, session.flow, verdict, tuple(map(culprit, seven().culprits[:1])), None
     ).endswith(said)
-
-
-@pytest.mark.parametrize(
-    ("ops", "said"),
-    [
-        (("Loop",), "keeping 1 node and all inside it in higher precision"),
-        (("Loop", "If"), "keeping 2 nodes and all inside them in"),
-        (("Loop", "Exp"), "keeping 2 nodes and all inside 1 of them in"),
-        (("Exp",), "keeping 1 node in"),
-    ],
-)
-def test_the_headline_says_that_a_loop_is_kept_with_all_inside_it(
-    session: FakeSession, ops: tuple[str, ...], said: str
-) -> None:
-    board = Board(session.folder)
-    board.extend(s.ended(session).script.events)
-    nodes = tuple(Node(i, f"n{i}", op, "", (), ()) for i, op in enumerate(ops))
-    cure = Workaround(
-        kind="precision",
-        engine="e",
-        keep=ranges.encode(range(len(ops))),
-        keep_names=tuple(node.name for node in nodes),
-        samples_ok=1,
-        samples_n=1,
-    )
-    found = msgspec.structs.replace(seven(), workaround=cure)
-    made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
-    assert said in headline(
-        board.state, session.flow, "worked-around", tuple(map(culprit, found.culprits)), made
-    )
-
-
-def test_a_loop_that_was_opened_is_said_to_be_kept_with_all_inside_it() -> None:
-    """What was searched has its turns in its place; the file keeps the Loop, and with it turns that
-    nobody had to keep."""
-    names = ("lp/body/iteration_1/sq", "lp/body/iteration_2/sq", "log", "lp2")
-    nodes = tuple(Node(i, name, "Mul", "", (), ()) for i, name in enumerate(names))
-    cure = Workaround(
-        kind="precision", engine="e", keep="1-2", keep_names=names[1:3], in_model=("lp", "log")
-    )
-    found = msgspec.structs.replace(seven(), workaround=cure)
-    made = _workaround(found, "emulate", GraphIndex("", nodes, (), (), ()), "", "")
-    assert made is not None
-    assert made.holding == ("lp",)
-    assert (say_inside(made), name_inside(made)) == (
-        " and all inside 1 of them",
-        " and all inside lp",
-    )
 
 
 def test_of_several_nodes_the_headline_names_the_one_that_the_evidence_is_about(

@@ -198,7 +198,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Probes).show(rows, 9.0)
     app.query_one(Model).show(hunt)
     app.query_one(Tail).show([name, name])
-    facts = Facts([(name, (name, Name(name), Typed(name), Names((name, name), 1, name)))])
+    facts = Facts([(name, (name, Name(name), Typed(name), Names((name, name), 1)))])
     table = Table((name, name), [(name, Name(name))])
     blocks = (facts, table, Says(name), Bullets([name]), Code(name))
     app.query_one(ReportText).tell([Section(name, blocks), Section(name, blocks)])

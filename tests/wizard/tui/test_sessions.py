@@ -9,11 +9,9 @@ import pytest
 from textual.widgets import Input, OptionList
 
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner import progress
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.session.naming import shared_names, telling_name
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.library import Sessions
 from narrowdown.wizard.tui.screens.overlays import Choose, Fields
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen, arranged, kept
 from narrowdown.wizard.tui.screens.setup import SetupScreen
@@ -107,30 +105,21 @@ async def test_sessions_are_filtered_and_deleted_by_keys(
         assert screen.query_one(OptionList).option_count == 2
 
 
-async def test_a_session_that_was_told_to_wait_is_listed_as_paused(
+async def test_a_session_that_is_at_work_elsewhere_is_not_deleted(
     session: FakeSession, make_app: Make
 ) -> None:
     app = make_app(folder=None)
     app.library.listed = [msgspec.structs.replace(each, holder="process 7") for each in LISTED[:2]]
-    app.library.waiting = {LISTED[0].path}
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(
             pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
         )
         text = golden.text_of(app)
-        assert text.count("paused, open in another window") == 1
         assert text.count("open in another window") == 2
         said = "aaaaa is open in another window; leave it there first."
         await pilot.press("D")
         await settle(pilot, lambda: [n.message for n in app._notifications] == [said])
         assert isinstance(app.screen, SessionsScreen), "nothing is asked that would be refused"
-
-
-@pytest.mark.parametrize(("written", "paused"), [(None, False), (False, False), (True, True)])
-def test_the_runner_says_that_it_waits(tmp_path: Path, written: bool | None, paused: bool) -> None:
-    if written is not None:
-        progress.write(tmp_path, progress.Snapshot(paused=written))
-    assert Sessions().paused(tmp_path) is paused
 
 
 async def test_who_waits_for_a_session_sees_which_and_may_go_to_the_list(

@@ -111,7 +111,6 @@ class SessionsScreen(Hosted):
         self._shared: frozenset[str] = frozenset()
         self._wanted = ""
         self._fresh = True  # the next list may be in another order
-        self._paused: frozenset[Path] = frozenset()  # those at work that were told to wait
         self._left: Path | None = (
             None  # the session that one came from: the next list has the cursor there
         )
@@ -169,9 +168,6 @@ class SessionsScreen(Hosted):
         """List the sessions, in a thread."""
         try:
             entries, problem = tuple(self.host.library.entries(self.host.watched())), ""
-            self._paused = frozenset(
-                e.path for e in entries if e.holder and self.host.library.paused(e.path)
-            )
             naming.titles()
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."
@@ -247,8 +243,6 @@ class SessionsScreen(Hosted):
             if self.host.opened(entry.path)
             else "open in another window"
         )
-        if entry.path in self._paused:
-            held = f"paused, {held}"
         age, held = f"  {ago(entry.age)}", f"  {held}"
         first = fit(
             elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark),

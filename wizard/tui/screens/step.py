@@ -22,14 +22,14 @@ from narrowdown.wizard.tui.scene import Face, Scene, commands, offered
 from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
-from narrowdown.wizard.tui.widgets.answers import TOGETHER, Answers
+from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, drop_said
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Crumb, Route
 from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
 from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Tail
-from narrowdown.wizard.words import count, price, size
+from narrowdown.wizard.words import count, price
 
 _TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; ..."
 _NAMES = {"polygraphy": "Polygraphy", "trtexec": "trtexec", "narrowdown": "Narrowdown"}
@@ -42,6 +42,7 @@ WAITING = (
     "Waiting for the session's own process. Engines are looked at first, which takes a few seconds."
 )
 ENDING = "The end of the route. What was found is being written."
+SLIP = 1.0  # seconds within which the same key again is a slip
 FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
 WHERE: Mapping[str, tuple[Face, ...]] = {
@@ -293,16 +294,13 @@ class StepScreen(SessionScreen):
             return
         work, node = scene.work, scene.at
         summary = work.text or (
-            self.host.summary(node.step.use)
+            self.host.library.summary(node.step.use)
             if node and node.step
             else "Nothing runs here; it only asks."
         )
         self.query_one("#plan", Text).show(summary)
-        taken, free = scene.disk
-        disk = f" The session takes {size(taken)} on disk; {size(free)} are free." if free else ""
-        self.query_one("#cost", Text).show(
-            f"Expected: {price(work.expected, work.seconds, work.each)}.{disk}"
-        )
+        cost = f"Expected: {price(work.expected, work.seconds, work.each)}."
+        self.query_one("#cost", Text).show(cost)
         self.query_one("#words", Text).show(narrative.define_words(scene))
         how = (
             "" if scene.work.holder else "{go} runs it; {skip} skips it."
@@ -340,7 +338,7 @@ class StepScreen(SessionScreen):
         """False for a key that was pressed twice before the runner could answer the first."""
         asked = (what, self.scene.node if self.scene else "", time.monotonic())
         before, self._pressed = self._pressed, asked
-        return asked[:2] != before[:2] or asked[2] - before[2] > TOGETHER
+        return asked[:2] != before[:2] or asked[2] - before[2] > SLIP
 
     # Keys of this screen
 

@@ -1,7 +1,6 @@
 """The answers of a question: arrows or digits choose, Enter answers. The recommended one is
 preselected and says so."""
 
-import time
 from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
@@ -17,8 +16,6 @@ from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
 from narrowdown.wizard.tui.widgets.lines import row
-
-TOGETHER = 1.0  # seconds within which two digits are one number, and the same key again is a slip
 
 
 class Answers(OptionList, inherit_bindings=False):
@@ -41,7 +38,6 @@ class Answers(OptionList, inherit_bindings=False):
         super().__init__(id="answers", markup=False)
         self._flow: Flow | None = None
         self._measured = True
-        self._typed = ("", 0.0)  # digits so far, and when
         self._offered: tuple[Offered, ...] = ()
         self._clicked: int | None = None  # the answer that the last click chose
 
@@ -108,17 +104,11 @@ class Answers(OptionList, inherit_bindings=False):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """A digit highlights its answer; two digits typed at once that of ten and more."""
-        if not event.character or event.character not in "0123456789":
-            return
-        now = time.monotonic()
-        before, when = self._typed
-        for typed in (before + event.character if now - when < TOGETHER else "", event.character):
-            if typed and 1 <= int(typed) <= len(self._offered):
-                self.highlighted = int(typed) - 1
-                self._typed = (typed, now)
-                event.stop()
-                return
+        """A digit highlights its answer."""
+        digit = event.character or ""
+        if digit.isdecimal() and 1 <= int(digit) <= len(self._offered):
+            self.highlighted = int(digit) - 1
+            event.stop()
 
     def action_answer(self) -> None:
         """Give the highlighted answer."""

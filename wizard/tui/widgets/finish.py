@@ -73,8 +73,8 @@ def say_cell(cell: Cell) -> str:
     match cell:
         case tuple():
             return " ".join(filter(None, map(say_cell, cell)))
-        case Names(names, most, after):
-            return listing([elide(name, NAME) for name in names], most) + after
+        case Names(names, most):
+            return listing([elide(name, NAME) for name in names], most)
         case Name():
             return elide(cell, NAME)
     return cell
