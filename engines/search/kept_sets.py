@@ -7,7 +7,6 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.judge import by_sample, use_up
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.unseen import (
@@ -82,14 +81,10 @@ class KeptSets:
 
     def elsewhere(self, keep: NodeSet) -> Ask:
         """The question about this set that ``try_unseen`` asks of inputs of its own."""
-
-        def ask(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
-            answer = yield from self.oracle.ask(
-                Question(fed=Fed(samples, inputs), keep=frozenset(keep), uncured=True)
-            )
-            return answer.measured
-
-        return ask
+        kept = frozenset(keep)
+        return lambda inputs, samples: self.oracle.feed(
+            samples, inputs=inputs, keep=kept, build=None
+        )
 
 
 def _of_feed(m: Measurement, fed: str) -> Measurement:

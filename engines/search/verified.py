@@ -44,14 +44,13 @@ def verify(
             return None, m
         measured.append(m)
     first = measured[0]
-
-    def elsewhere(inputs: str, samples: tuple[str, ...]) -> Sub[Measurement]:
-        return (yield from asked(changed(samples, inputs=inputs)))
-
     runs = plain.status == "ok"  # else it is refused, or crashes, whatever is fed
     held = set_apart(ask.findings, by_sample(first))
     tried: Tried = yield from try_unseen(
-        oracle, elsewhere, first, Basis(plain if runs else first, held)
+        oracle,
+        lambda inputs, samples: asked(changed(samples, inputs=inputs)),
+        first,
+        Basis(plain if runs else first, held),
     )
     unseen = msgspec.structs.replace(tried.unseen, plain=tried.unseen.n)
     if runs:

@@ -138,29 +138,14 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
 def _switch_off(ask: Inquiry, params: WorkaroundParams) -> Sub[Workaround | None]:
     """The first of what the engine can switch that is right on every given sample, in every run of
     every build; None where none is."""
-    findings, oracle = ask.findings, make_oracle(ask)
-    runs = min(params.most_runs, oracle.runs)
-    for option in _list_options(ask.ctx, findings):
+    for option in _list_options(ask.ctx, ask.findings):
         yield Note(f"trying {option.engine} without {', '.join(option.switched_off)}")
-        switched = partial(_ask_switched, ask, option, runs)
-        plain = yield from asked(ask.plain(oracle.feeds))
+        switched = partial(ask.plain, engine=option.engine, forbid=option.forbid)
+        plain = yield from asked(ask.plain(list_feeds(ask.findings)))
         holds, _ = yield from verify(ask, option, switched, plain, params.builds)
         if holds is not None:
             return holds
     return None
-
-
-def _ask_switched(
-    ask: Inquiry, option: Workaround, runs: int, samples: tuple[str, ...], **more: object
-) -> Measure:
-    return ask.plain(
-        samples,
-        engine=option.engine,
-        forbid=option.forbid,
-        runs=runs,
-        exclusive=runs > 1,
-        **more,
-    )
 
 
 def _prefer_known(ask: Inquiry, cure: Cure) -> Cure:

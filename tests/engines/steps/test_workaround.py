@@ -73,13 +73,13 @@ def test_of_two_switches_that_break_it_together_one_is_switched_off() -> None:
     assert parse(cure.engine).get("disabled_optimizers") == cure.switched_off[0]
 
 
-@pytest.mark.parametrize(("looks", "runs"), [(1, 1), (5, 5), (400, 300)])
+@pytest.mark.parametrize("runs", [1, 5, 200])
 def test_a_switch_is_tried_in_as_many_runs_as_the_rate_of_failure_asks_for(
-    looks: int, runs: int
+    runs: int,
 ) -> None:
     """In each build with the switch off, alone: what a verdict looks at misses a failure once in
     400, two builds once in 160,000."""
-    done = switched(looks=looks)
+    done = switched(looks=runs)
     cure = done.finish.findings.workaround
     tried = [
         p for p in done.probes if isinstance(p, Measure) and p.engine == cure.engine and p.attempt
