@@ -112,15 +112,12 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     findings, m = yield from measure_whole(ctx, findings)
     if ctx.check:
         refuse_unmeasured(m, findings.samples, findings.notes)
-        checked: Finish[CompareOutcome] = yield from _compare_by_check(ctx, findings, m)
-        return checked
+        return (yield from _compare_by_check(ctx, findings, m))
     m, no_reference = yield from _ask_other_side(ctx, findings, m)
     refuse_unmeasured(m, findings.samples, findings.notes)
     findings = yield from lock_failure(ctx, findings, m)
-    if m.status != "ok":
+    if m.status != "ok" or (m.facts.get("build") is not None and not m.results):
         return (yield from _finish_without_outputs(ctx, findings, m, no_reference))
-    if m.facts.get("build") is not None and not m.results:
-        return _finish_built_only(ctx, findings)
     return (yield from _look_around(ctx, findings, params, m))
 
 
@@ -154,10 +151,8 @@ def _look_around(
     told = (
         words.say_made_up(findings, outcome),
         words.say_outcome(outcome, tried),
-        words.say_whose_codes(outcome, model.rule),
         *words.say_answers(m.results, model.rule),
-        *words.say_beside(model, m, outcome),
-        words.say_nearby(near, model.rule),
+        *words.say_beside(model, m, outcome, near),
         *model.ctx.engine_info.notes,
     )
     return Finish(
@@ -280,12 +275,11 @@ def _explain(
 def _try_reference(
     ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement
 ) -> Sub[trial.Tried]:
-    whole = look_at_whole(ctx, findings)
-    if drawn := (yield from find_random(whole)):
-        return trial.Tried(whole, m, Heard("random", why=drawn), "noise")
-    if not params.judge_reference:
-        return trial.Tried(whole, m)
     model = look_at_whole(ctx, findings, max(params.judge_seconds, ctx.problem.timeout))
+    if drawn := (yield from find_random(model.unlimited)):
+        return trial.Tried(model.unlimited, m, Heard("random", why=drawn), "noise")
+    if not params.judge_reference:
+        return trial.Tried(model.unlimited, m)
     judge = golden_reference.try_golden if recorded(ctx.reference) else trial.try_reference
     tried = yield from judge(model, m)
     return msgspec.structs.replace(tried, model=tried.model.unlimited)
@@ -329,7 +323,7 @@ def _measure_faultless(model: WholeModel) -> Sub[_Faultless]:
 
 def _compare_by_check(
     ctx: StepContext, findings: Findings, m: Measurement
-) -> Sub[Finish[CompareOutcome]]:
+) -> Steps[CompareOutcome]:
     verdict = judge_check(m, findings.rule)
     findings = yield from lock_failure(ctx, findings, m)
     helpless = ""
@@ -356,6 +350,11 @@ def _finish_without_outputs(
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's;
     else nothing can be said."""
     base, alone = _start(ctx, findings), tuple[str, ...]()
+    if m.status == "ok":  # the engine was built, and cannot be run here
+        reason = ctx.reason("run").rstrip(".")
+        said = f"The model builds, but whether its results are right cannot be seen here: {reason}."
+        outcome = msgspec.structs.replace(base, verdict="built", message=said)
+        return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
     # Of an engine that was built before no part can be asked whether it is refused alike.
     if not (base.as_built or no_reference):
         alone = yield from _find_refused_alike(ctx, findings)
@@ -384,14 +383,6 @@ def _start(ctx: StepContext, findings: Findings) -> CompareOutcome:
         failures=int(findings.signature is not None),
         as_built=bool(ctx.engine_info.rebuilt),
     )
-
-
-def _finish_built_only(ctx: StepContext, findings: Findings) -> Finish[CompareOutcome]:
-    """The engine was built and cannot be run here."""
-    reason = ctx.reason("run").rstrip(".")
-    message = f"The model builds, but whether its results are right cannot be seen here: {reason}."
-    outcome = msgspec.structs.replace(_start(ctx, findings), verdict="built", message=message)
-    return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
 
 
 class OutputRow(Score, frozen=True, omit_defaults=True, kw_only=True):

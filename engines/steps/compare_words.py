@@ -137,18 +137,35 @@ def _say_off(found: "CompareOutcome", rule: Criterion, score: Score) -> str:
     return say_error(found.error or 0.0, rule)
 
 
-def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tuple[str, ...]:
+# Of a quantized model that fails against the float one.
+WHOSE_CODES = {
+    "engine": "the engine is at fault, not the quantization",
+    "both": "neither the quantization nor the engine is at fault alone",
+    "precision": "the quantization is at fault, not the engine",
+}
+
+
+def say_beside(
+    model: WholeModel, m: Measurement, found: "CompareOutcome", near: Determined
+) -> tuple[str, ...]:
     """What a verdict does not say: what quantization costs, what another engine computed, whether
     anything was rounded. And on how many samples of the user's a pass stands, with what that leaves
     open of others: of 8 that passed in FP16 a reader of captchas was right on all, and on 182 of
     200 new ones. Where a quantized model was held against the float one, what calibrated it counts
-    for nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %."""
+    for nothing: 8 were right, 4 of 40 others wrong by 13 to 68 %. Last, how many of those made near
+    the user's (``near``) fail: that all are right says nothing of others."""
     taken, count = m.facts.get("taken", (0, 0))
-    untouched, codes = m.facts.get("untouched"), model.findings.codes
+    untouched, codes, rule = m.facts.get("untouched"), model.findings.codes, model.rule
     passes, in_float = found.verdict == "passes", unquantized(model.reference)
     given = sum(is_given(r.sample) for r in m.results)
     own = f"{given:,} {'sample' if given == 1 else 'samples'} of yours"
+    worst_near = say_error(worst(near.counted.results, rule)[2], rule)
     told = (
+        (
+            found.verdict == "fails" and found.engine_error is not None,
+            f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample; the "
+            f"engine is {wrong_by(found.engine_error, rule.metric)} beside that. So {WHOSE_CODES.get(found.explanation)}.",
+        ),
         (
             passes and codes and not in_float,
             "The reference computes the same quantized model: what quantization itself costs is seen against the float one "
@@ -160,45 +177,20 @@ def say_beside(model: WholeModel, m: Measurement, found: "CompareOutcome") -> tu
         ),
         (
             untouched,
-            f"Nothing in this model is in FP32, so nothing was rounded to {model.rule.precision.upper()}: this says nothing of "
+            f"Nothing in this model is in FP32, so nothing was rounded to {rule.precision.upper()}: this says nothing of "
             "what an engine in that precision makes of it.",
         ),
         (
             passes and given and not untouched,
             f"Tried on {own}: {say_most_wrong(given, given)}{UNCALIBRATED if codes and in_float else '.'}",
         ),
+        (
+            near.missed,
+            f"Of {len(by_sample(near.counted))} samples that were made near yours {len(near.missed)} fail (the worst is "
+            f"{worst_near}). Yours may never be like these: try more of your own (--inputs).",
+        ),
     )
     return tuple(text for holds, text in told if holds)
-
-
-def say_nearby(near: Determined, rule: Criterion) -> str:
-    """What samples that were made near the user's show of others; "" where all of them are right: a
-    reader of captchas was right on 32 of 32, and on 180 of 200 others."""
-    if not near.missed:
-        return ""
-    error = worst(near.counted.results, rule)[2]
-    return (
-        f"Of {len(by_sample(near.counted))} samples that were made near yours {len(near.missed)} fail (the worst is "
-        f"{say_error(error, rule)}). Yours may never be like these: try more of your own (--inputs)."
-    )
-
-
-# Of a quantized model that fails against the float one, by whose fault that is.
-WHOSE_CODES = {
-    "engine": ", which is allowed; {engine}. So the engine is at fault, not the quantization.",
-    "both": "; {engine}. So neither the quantization nor the engine is at fault alone.",
-    "precision": "; {engine}, which is allowed. So the quantization is at fault, not the engine.",
-}
-
-
-def say_whose_codes(found: "CompareOutcome", rule: Criterion) -> str:
-    """Of a quantized model that fails against the float one: what its codes cost, and what the
-    engine makes of them."""
-    if found.verdict != "fails" or found.engine_error is None:
-        return ""
-    literal = f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample"
-    engine = f"the engine is {wrong_by(found.engine_error, rule.metric)} beside that"
-    return literal + WHOSE_CODES[found.explanation].format(engine=engine)
 
 
 def say_made_up(findings: Findings, found: "CompareOutcome") -> str:

@@ -18,7 +18,7 @@ from narrowdown.engines.probe import Measure, Measurement
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.evidence import FAULTLESS
-from narrowdown.engines.search.intermittent import builds_to_see, count_failed_runs
+from narrowdown.engines.search.intermittent import builds_to_see, count_failed_runs, need_runs
 from narrowdown.engines.search.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.whole import list_feeds, look_at_whole, probe_whole
@@ -107,10 +107,11 @@ def _run_again(
     signature = findings.signature or Signature(kind="check", sample="")
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
     if failures < runs and (failures or signature.looks > 1 or not rebuilds):
-        rate = failures / runs if failures else signature.failures / max(signature.looks, runs)
-        needed = max(findings.looks, min(params.most_runs, 2 * runs_to_see(rate)))
         outcome = msgspec.structs.replace(base, behaviour="same-engine", message=said)
-        return Finish(outcome, msgspec.structs.replace(findings, looks=needed))
+        seen = (failures, runs)
+        if not failures:
+            seen = (signature.failures, max(signature.looks, runs))
+        return Finish(outcome, need_runs(findings, *seen, params.most_runs))
     if rebuilds and not _is_of_the_precision(findings, model.rule):
         return (yield from _build_afresh(ctx, findings, params, base))
     why = ctx.reason("rebuild") or "this engine always builds the same."
