@@ -88,19 +88,23 @@ class _Totals:
     def add(self, x: Floats, y: Floats, apart: Floats) -> Floats:
         """Take in finite values, their reference and how far apart they are, at least one of each.
         Returns how far apart they are relatively."""
-        size = np.abs(y)
-        with np.errstate(over="ignore"):
-            relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
+        size, relative = np.abs(y), apart
+        unequal = int(np.count_nonzero(apart))
+        if unequal:
+            with np.errstate(over="ignore"):
+                relative = np.minimum(apart / np.where(size == 0, TINY, size), HUGE)
         self.absmax = max(self.absmax, float(size.max()))
         self.actual_absmax = max(self.actual_absmax, float(np.abs(x).max()))
         self.max_abs = max(self.max_abs, float(apart.max()))
         self.max_rel = max(self.max_rel, float(relative.max()))
-        small, small_reference, small_apart = (v * self.scale for v in (x, y, apart))
+        small, small_reference, small_apart = (
+            v if self.scale == 1 else v * self.scale for v in (x, y, apart)
+        )
         self.power += float(np.dot(small, small))
         self.signal += float(np.dot(small_reference, small_reference))
         self.dot += float(np.dot(small, small_reference))
         self.difference += float(np.dot(small_apart, small_apart))
-        if unequal := int(np.count_nonzero(apart)):
+        if unequal:
             self.differing += unequal
             self.add_to_front(apart, relative)
         return relative
