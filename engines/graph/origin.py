@@ -2,86 +2,47 @@
 one."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
-
-from onnx import AttributeProto, NodeProto
+from typing import NamedTuple
 
 from narrowdown.engines.graph.index import GraphIndex, Node
-from narrowdown.engines.graph.unroll import CONTROL, name_inside
-
-Steps: TypeAlias = tuple[
-    tuple[str, int], ...
-]  # names of bodies, each with a position in it, from the outside in
+from narrowdown.engines.graph.unroll import CONTROL
 
 
 class Place(NamedTuple):
-    """A node of a model's graph, or one in its bodies."""
+    """A node of a model's graph, or (``inside``, what it is called there once the body is opened)
+    one in its bodies."""
 
     node: int
-    inside: Steps = ()
+    inside: str = ""
 
 
 def find_origins(
-    made: GraphIndex,
-    origin: GraphIndex,
-    protos: Sequence[NodeProto],
-    names: Sequence[str],
-    nodes: Iterable[int],
-) -> Mapping[int, Place]:
+    made: GraphIndex, origin: GraphIndex, names: Sequence[str], nodes: Iterable[int]
+) -> dict[int, Place]:
     """Node of ``made`` -> where it stands in ``origin``; those that are not found are left out.
-    ``protos``, ``names``: of the nodes of ``origin``, by id; what was opened is called by these
-    names.
+    ``names``: of the nodes of ``origin``, by id; what was opened is called by these names.
 
     A node is the one that gives a tensor of the same name by the same operator, else the only one
-    of its own name and operator; a node that stood in a body is the one there, or, where the body
-    has no such node, the If, Loop or Scan that holds it.
+    of its own name and operator, else one inside of the If, Loop or Scan whose name it begins with.
     """
     by_name: dict[tuple[str, str], list[int]] = {}
     for node in origin.nodes:
         by_name.setdefault((node.name, node.op), []).append(node.id)
     holders = {
-        name: node.id
+        f"{name}/": node.id
         for name, node in zip(names, origin.nodes, strict=True)
         if node.op in CONTROL and not node.domain
     }
     found: dict[int, Place] = {}
     for n in nodes:
-        there = _find_renamed(made, origin, by_name, made.nodes[n])
+        name, there = made.nodes[n].name, _find_renamed(made, origin, by_name, made.nodes[n])
+        held = [prefix for prefix in holders if name.startswith(prefix)]
         if there is not None:
             found[n] = Place(there)
-        elif (held := _find_holder(holders, made.nodes[n].name)) is not None:
-            holder, rest = held
-            found[n] = Place(holder, _find_inside(protos[holder], rest, made.nodes[n].op))
+        elif held:
+            longest = max(held, key=len)
+            found[n] = Place(holders[longest], name.removeprefix(longest))
     return found
-
-
-def _find_holder(holders: Mapping[str, int], path: str) -> tuple[int, str] | None:
-    """The node of which ``path`` begins with the name, and the rest of it."""
-    held = path
-    while "/" in held:
-        held = held.rpartition("/")[0]
-        if held in holders:
-            return holders[held], path[len(held) + 1 :]
-    return None
-
-
-def _find_inside(holder: NodeProto, path: str, op: str) -> Steps:
-    """Where in the bodies the node stands of which ``path`` is what ``unroll`` has put behind the
-    holder's name; () for none."""
-    for attribute in holder.attribute:
-        if attribute.type != AttributeProto.GRAPH or not path.startswith(f"{attribute.name}/"):
-            continue
-        inner = path[len(attribute.name) + 1 :]
-        if holder.op_type != "If":
-            inner = inner.partition("/")[2]  # the iteration
-        called = name_inside(attribute.g)
-        if inner in called and attribute.g.node[called[inner]].op_type == op:
-            return ((attribute.name, called[inner]),)
-        bodies = {name: i for name, i in called.items() if attribute.g.node[i].op_type in CONTROL}
-        held = _find_holder(bodies, inner)
-        if held is not None and (deeper := _find_inside(attribute.g.node[held[0]], held[1], op)):
-            return ((attribute.name, held[0]), *deeper)
-    return ()
 
 
 def find_folded(made: GraphIndex, origin: GraphIndex, tensors: Iterable[int]) -> frozenset[int]:

@@ -8,7 +8,7 @@ one iteration to the next. An operator whose schema does not allow the target ty
 output keeps its own type there. The main graph's inputs and outputs keep their types.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -45,23 +45,27 @@ class _Plan(NamedTuple):
     whole: bool = False
 
 
-class Kept(NamedTuple):
-    """Nodes of a graph that stay in their own type: ``nodes``, positions in ``graph.node``;
-    ``inside``: position of an If, Loop or Scan that is none of these -> name of a body -> those in
-    the body. A body that is not named there stays as it is."""
-
-    nodes: frozenset[int] = frozenset()
-    inside: Mapping[int, Mapping[str, "Kept"]] = {}
+KEPT = "narrowdown.kept"  # marks a node in a body that stays in its own type
 
 
-def to_precision(
-    model: ModelProto,
-    precision: str,
-    keep: Collection[int],
-    inside: Mapping[int, Mapping[str, Kept]] | None = None,
-) -> ModelProto:
+def mark(node: NodeProto) -> None:
+    """Let a node in a body stay in its own type."""
+    node.metadata_props.add(key=KEPT)
+
+
+def holds_marked(nodes: Iterable[NodeProto]) -> bool:
+    """Whether one of the nodes, or a node of their bodies, is marked."""
+    return any(map(is_marked, names.all_nodes(nodes)))
+
+
+def is_marked(node: NodeProto) -> bool:
+    return any(entry.key == KEPT for entry in node.metadata_props)
+
+
+def to_precision(model: ModelProto, precision: str, keep: Collection[int]) -> ModelProto:
     """A copy typed in ``fp16`` or ``bf16``. ``keep``: positions in ``graph.node`` of nodes that
-    stay in FP32; ``inside``: see ``Kept``.
+    stay in FP32. Of an If, Loop or Scan that is none of these and holds nodes that are marked,
+    those stay, and bodies without any.
 
     Float32 inputs and outputs of the graph stay float32, with a cast. Names of the graph's inputs
     and outputs stay; inner tensors keep their names in their new type. Raises ``ModelProblem`` for
@@ -69,7 +73,11 @@ def to_precision(
     """
     target, dtype = find_precision(model, precision)
     plan = _Plan(target, dtype, frozenset({int(TensorProto.FLOAT)}))
-    return _convert_model(model, plan, keep, inside)
+    result = _convert_model(model, plan, keep)
+    for node in names.all_nodes(result.graph.node):
+        for entry in [entry for entry in node.metadata_props if entry.key == KEPT]:
+            node.metadata_props.remove(entry)
+    return result
 
 
 def to_float64(model: ModelProto) -> ModelProto:
@@ -113,12 +121,7 @@ def to_float32(model: ModelProto, originals: Mapping[str, TensorProto]) -> Model
     return _convert_model(restored, plan, ())
 
 
-def _convert_model(
-    model: ModelProto,
-    plan: _Plan,
-    keep: Collection[int],
-    inside: Mapping[int, Mapping[str, Kept]] | None = None,
-) -> ModelProto:
+def _convert_model(model: ModelProto, plan: _Plan, keep: Collection[int]) -> ModelProto:
     result = deepcopy(model)
     graph = result.graph
     types = schema.element_types(result)
@@ -128,7 +131,7 @@ def _convert_model(
     shared = _Shared(plan, schema.opsets(result), names.Fresh(taken))
     scope = _Scope(shared, graph, types, None)
     ends = () if plan.whole else (*graph.input, *graph.output)
-    scope.convert(Kept(frozenset(keep), inside or {}), frozenset(info.name for info in ends))
+    scope.convert(frozenset(keep), frozenset(info.name for info in ends))
     if any(n.op_type == "Cast" and not n.domain for n in graph.node) and "" not in shared.versions:
         result.opset_import.add(domain="", version=13)  # a model of other domains only
     return result
@@ -212,19 +215,16 @@ class _Scope:
 
     # -- conversion
 
-    def convert(self, kept: Kept | None, own: frozenset[str]) -> None:
-        """Convert the graph in place but for what is ``kept``, all of it where that is None.
-        ``own``: those of its inputs and outputs that keep their type; the others get the
-        target's."""
-        if kept is None:
-            kept = Kept(frozenset(range(len(self.graph.node))))
+    def convert(self, keep: frozenset[int], own: frozenset[str]) -> None:
+        """Convert the graph in place but for the nodes ``keep``. ``own``: those of its inputs and
+        outputs that keep their type; the others get the target's."""
         self._new_weights: list[TensorProto] = []
         for info in self.graph.input:
             if info.name not in own and self.original_type(info.name) in self.plan.sources:
                 self._set_type(info.type, self.plan.target)
                 self.actual[info.name] = self.plan.target
         for i, original in enumerate(self.graph.node):
-            self._convert_node(deepcopy(original), i in kept.nodes, kept.inside.get(i))
+            self._convert_node(deepcopy(original), i in keep)
         # An output that keeps its type keeps its name, too: its producer writes a converted twin.
         moved: dict[str, str] = {}
         casts: list[tuple[str, str, int]] = []
@@ -262,11 +262,11 @@ class _Scope:
         self.graph.node.extend(self.nodes)
         del self.graph.value_info[:]
 
-    def _convert_node(self, node: NodeProto, keep: bool, inside: Mapping[str, Kept] | None) -> None:
+    def _convert_node(self, node: NodeProto, keep: bool) -> None:
         """Append a node, reading and writing the types it should."""
         nested = list(names.bodies(node))
         if nested:
-            self._convert_control(node, keep, nested, inside)
+            self._convert_control(node, keep, nested)
             return
         if keep or self._loses_digits(node):
             low_in: Sequence[bool] = (False,) * len(node.input)
@@ -361,13 +361,7 @@ class _Scope:
                 del node.attribute[:]
                 node.attribute.append(helper.make_attribute("value", held))
 
-    def _convert_control(
-        self,
-        node: NodeProto,
-        keep: bool,
-        nested: Sequence[GraphProto],
-        inside: Mapping[str, Kept] | None,
-    ) -> None:
+    def _convert_control(self, node: NodeProto, keep: bool, nested: Sequence[GraphProto]) -> None:
         """If, Loop and Scan: their bodies are converted with them, or left whole and read from
         outside in the original types."""
         whole = keep or node.op_type not in ("If", "Loop", "Scan") or schema.domain_of(node) != ""
@@ -376,8 +370,7 @@ class _Scope:
         if whole:
             self._leave_as_it_is(node)
             return
-        kept = _list_kept(node, inside)
-        own = {place for body, those in kept for place in _list_own(node, body, those)}
+        own, island = _list_own(node), holds_marked([node])
         # Inputs that stand before those that are carried.
         before = {"If": len(node.input), "Loop": 2, "Scan": 0}[node.op_type]
         for i, name in enumerate(node.input):
@@ -389,9 +382,11 @@ class _Scope:
         ):  # what a body only hands on is typed outside of it
             if self.owns_weight(name):
                 self.read(name, self.plan.target)
-        for body, those in kept:
+        for body in nested:
             inner = schema.graph_types(body, self.shared.versions, self.types)
-            _Scope(self.shared, body, inner, self).convert(those, _list_ends(node, body, own))
+            keep_inside = _list_kept(body) if island else frozenset[int]()
+            ends = _list_ends(node, body, own)
+            _Scope(self.shared, body, inner, self).convert(keep_inside, ends)
         for place, name in enumerate(node.output):
             if place not in own and self.original_type(name) in self.plan.sources:
                 self.actual[name] = self.plan.target
@@ -416,13 +411,10 @@ class _Scope:
             declared.tensor_type.elem_type = kind
 
 
-def _list_kept(
-    node: NodeProto, inside: Mapping[str, Kept] | None
-) -> list[tuple[GraphProto, Kept | None]]:
-    """The bodies of an If, Loop or Scan, each with what stays in it, None for all; nothing stays
-    where ``inside`` is None."""
-    bodies = [(a.name, a.g) for a in node.attribute if a.type == AttributeProto.GRAPH]
-    return [(body, Kept() if inside is None else inside.get(name)) for name, body in bodies]
+def _list_kept(body: GraphProto) -> frozenset[int]:
+    """Which nodes of a body stay where some beside it are marked: those that are, else all."""
+    marked = holds_marked(body.node)
+    return frozenset(i for i, node in enumerate(body.node) if is_marked(node) or not marked)
 
 
 def _count_carried(node: NodeProto) -> int:
@@ -437,22 +429,20 @@ def _count_carried(node: NodeProto) -> int:
     )
 
 
-def _list_own(node: NodeProto, body: GraphProto, kept: Kept | None) -> Iterator[int]:
-    """Outputs of the node, by place, that keep their type as what makes them in the body does."""
-    makers = {name: i for i, inner in enumerate(body.node) for name in inner.output}
-    for place, info in enumerate(body.output[node.op_type == "Loop" :]):
-        i = makers.get(info.name, -1)
-        if kept is None or i in kept.nodes:
-            yield place
-        elif i in kept.inside:
-            inner = body.node[i]
-            places = {
-                p
-                for b, those in _list_kept(inner, kept.inside[i])
-                for p in _list_own(inner, b, those)
-            }
-            if list(inner.output).index(info.name) in places:
-                yield place
+def _list_own(node: NodeProto) -> set[int]:
+    """Outputs of an If, Loop or Scan, by place, that keep their type as what makes them in one of
+    its bodies does."""
+    found = set[int]()
+    for body in names.bodies(node) if holds_marked([node]) else ():
+        kept = _list_kept(body)
+        makers = {
+            name: (i, at) for i, n in enumerate(body.node) for at, name in enumerate(n.output)
+        }
+        for place, info in enumerate(body.output[node.op_type == "Loop" :]):
+            i, at = makers.get(info.name, (-1, 0))
+            if i in kept or (i >= 0 and at in _list_own(body.node[i])):
+                found.add(place)
+    return found
 
 
 def _list_ends(node: NodeProto, body: GraphProto, own: Collection[int]) -> frozenset[str]:

@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, ModelProto, NodeProto, helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import constants, names, plain_outputs, schema, splice
@@ -45,12 +45,30 @@ def body_size(graph: GraphProto) -> int:
     return sum(node.op_type != "Constant" for node in names.all_nodes(graph.node))
 
 
-def name_inside(body: GraphProto) -> dict[str, int]:
-    """What each node of a body is called once it is opened, behind the names of its holder and of
-    the body (and the iteration), and its position there; without those that share a name."""
-    left = [i for i, node in enumerate(body.node) if constants.weight_of(node) is None]
-    called = [body.node[i].name or f"{body.node[i].op_type}_{at}" for at, i in enumerate(left)]
-    return {name: i for name, i in zip(called, left, strict=True) if called.count(name) == 1}
+def find_inside(holder: NodeProto, path: str, op: str) -> tuple[str, NodeProto] | None:
+    """The node in the bodies that is called ``path`` behind the holder's name once it is opened,
+    and its name there without iterations; None for none."""
+    for attribute in holder.attribute:
+        if attribute.type != AttributeProto.GRAPH or not path.startswith(f"{attribute.name}/"):
+            continue
+        rest = path.removeprefix(f"{attribute.name}/")
+        if holder.op_type != "If":
+            rest = rest.partition("/")[2]  # behind the iteration
+        for name, node in _name_inside(attribute.g):
+            if name == rest and node.op_type == op:
+                return f"{attribute.name}/{name}", node
+            deeper = rest.removeprefix(f"{name}/") if node.op_type in CONTROL else rest
+            if deeper != rest and (found := find_inside(node, deeper, op)) is not None:
+                return f"{attribute.name}/{name}/{found[0]}", found[1]
+    return None
+
+
+def _name_inside(body: GraphProto) -> list[tuple[str, NodeProto]]:
+    """What each node of a body is called once it is opened, behind the names of its holder, of the
+    body and the iteration; without those that share a name."""
+    left = [node for node in body.node if constants.weight_of(node) is None]
+    called = [node.name or f"{node.op_type}_{i}" for i, node in enumerate(left)]
+    return [(n, node) for n, node in zip(called, left, strict=True) if called.count(n) == 1]
 
 
 def why_closed(model: ModelProto, position: int) -> str:

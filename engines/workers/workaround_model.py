@@ -1,26 +1,26 @@
 """A workaround as a file: nodes kept in FP32, written into a model that engines run as it is
 typed."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from onnx import AttributeProto, GraphProto, ModelProto
+from onnx import ModelProto, NodeProto
 
 from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.data import originals
-from narrowdown.engines.graph import load, schema
+from narrowdown.engines.graph import load
 from narrowdown.engines.graph.cut import cut
 from narrowdown.engines.graph.emulate import PRECISIONS
 from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.names import bodies
-from narrowdown.engines.graph.origin import Place, Steps, find_folded, find_origins
+from narrowdown.engines.graph.origin import Place, find_folded, find_origins
 from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.standing_alone import standing_alone
-from narrowdown.engines.graph.typed import Kept, to_precision
-from narrowdown.engines.graph.unroll import body_size, name_inside
+from narrowdown.engines.graph.typed import holds_marked, is_marked, mark, to_precision
+from narrowdown.engines.graph.unroll import body_size, find_inside
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.store.memory import HELD, SMALL
@@ -54,36 +54,45 @@ def write_form(
     they are. Raises ``ModelProblem``."""
     onto, rest = probe.written, probe.rest
     own = load.load(store, onto)
-    places: Mapping[int, Place] = {n: Place(n) for n in keep}
+    places = {n: Place(n) for n in sorted(keep)}
     if onto != searched.digest:
-        places = find_origins(searched.index, own.index, own.node_protos, own.engine_names, keep)
-    there = frozenset(at.node for at in places.values() if not (at.inside and rest))
-    held = sorted({at for at in places.values() if at.node not in there})
+        places = find_origins(searched.index, own.index, own.engine_names, sorted(keep))
+    there, held = set[int](), dict[Place, str]()
+    for n, at in places.items():
+        op = searched.index.nodes[n].op
+        if rest and at.inside and find_inside(own.node_protos[at.node], at.inside, op):
+            held[at] = op
+        else:
+            there.add(at.node)
     if onto != searched.digest:
         there |= _find_made_before(searched, own, there, rest)
     part = cut(own, Candidate(), {}, {}, own.index.outputs)
     if is_quantized(own.index) and not originals.keeps_pairs(probe.engine, probe.reference):
-        part = originals.leave_layers_float(store, own, part, there, probe.reference)
+        part = originals.leave_layers_float(store, own, part, frozenset(there), probe.reference)
     model = part.model
     position = {n: i for i, n in enumerate(part.node_ids)}
     stay = [position[n] for n in sorted(there & position.keys())]
     inside = sum(body_size(body) for i in stay for body in bodies(model.graph.node[i]))
     of = body_size(model.graph)
-    islands = _group(
-        (("", position[at.node]), *at.inside) for at in held if at.node in position
-    ).inside
-    idle = _count_idle(model.graph, islands)
+    inner: dict[str, int] = {}  # what is kept in a body -> the node that holds it
+    for at, op in held.items():
+        holder = model.graph.node[position[at.node]]
+        found = None if at.node in there else find_inside(holder, at.inside, op)
+        if found is not None:
+            mark(found[1])
+            inner[f"{own.engine_names[at.node]}/{found[0]}"] = at.node
+    idle = _count_idle(model.graph.node)
     if rest:
-        model = to_precision(model, rest, stay, islands)
+        model = to_precision(model, rest, stay)
     if outside_bytes(model) < SMALL:
         model = ModelProto.FromString(
             standing_alone(model, own.weights_dir).SerializeToString(deterministic=True)
         )
-    named = sorted([*map(Place, there), *held])
+    holders = sorted({*there, *inner.values()}) if inner else []
     return Written(
         model,
-        tuple(_name(own, at) for at in named),
-        tuple(own.engine_names[n] for n in sorted({at.node for at in named})) if held else (),
+        (*(own.engine_names[n] for n in sorted(there)), *inner),
+        tuple(own.engine_names[n] for n in holders),
         tuple(searched.engine_names[n] for n in sorted(keep - set(places))),
         inside,
         of,
@@ -92,7 +101,7 @@ def write_form(
 
 
 def _find_made_before(
-    searched: StoredModel, own: StoredModel, there: frozenset[int], rest: str
+    searched: StoredModel, own: StoredModel, there: Iterable[int], rest: str
 ) -> frozenset[int]:
     """Nodes of ``own`` that make what is a constant in ``searched``: for the nodes that stay, or of
     what the precision does not hold."""
@@ -101,41 +110,14 @@ def _find_made_before(
     return find_folded(searched.index, own.index, read | outside)
 
 
-def _group(places: Iterable[Steps]) -> Kept:
-    """Nodes that stay, by the graph that they stand in; a body's name in the first step says
-    nothing."""
-    listed = set(places)
-    whole = frozenset(at[0][1] for at in listed if len(at) == 1)
-    deeper: dict[int, dict[str, list[Steps]]] = {}
-    for (_, first), *rest in listed:
-        if first not in whole:
-            deeper.setdefault(first, {}).setdefault(rest[0][0], []).append(tuple(rest))
-    return Kept(
-        whole, {n: {body: _group(those) for body, those in by.items()} for n, by in deeper.items()}
-    )
-
-
-def _count_idle(graph: GraphProto, islands: Mapping[int, Mapping[str, Kept]]) -> int:
-    """Nodes of the bodies beside those in which a node stays."""
-    held = [
-        (islands[i], a)
-        for i in islands
-        for a in graph.node[i].attribute
-        if a.type == AttributeProto.GRAPH
-    ]
+def _count_idle(nodes: Iterable[NodeProto]) -> int:
+    """Nodes of the bodies beside those in which a node is marked."""
+    holders = (node for node in nodes if holds_marked([node]) and not is_marked(node))
     return sum(
-        _count_idle(a.g, of[a.name].inside) if a.name in of else body_size(a.g) for of, a in held
+        _count_idle(body.node) if holds_marked(body.node) else body_size(body)
+        for holder in holders
+        for body in bodies(holder)
     )
-
-
-def _name(own: StoredModel, place: Place) -> str:
-    """The node's name, behind those of what holds it."""
-    node, name = own.node_protos[place.node], own.engine_names[place.node]
-    for which, at in place.inside:
-        body = schema.attribute(node, which).g
-        called = next(called for called, i in name_inside(body).items() if i == at)
-        node, name = body.node[at], f"{name}/{which}/{called}"
-    return name
 
 
 def _find_outside(own: StoredModel, rest: str) -> set[int]:

@@ -11,7 +11,8 @@ import onnx
 import onnx.parser
 import pytest
 
-from narrowdown.engines.graph.typed import Kept, to_precision, to_rounded
+from narrowdown.engines.graph.names import all_nodes
+from narrowdown.engines.graph.typed import mark, to_precision, to_rounded
 from narrowdown.engines.workers import unrolling
 
 Open = Callable[..., Any]
@@ -185,8 +186,10 @@ def test_what_is_kept_is_written_into_the_body_and_branches_that_did_not_run_sta
 def test_what_a_kept_node_gives_out_of_a_branch_is_not_rounded_at_its_end() -> None:
     import onnxruntime as ort
 
-    inside = {0: {"then_branch": Kept(frozenset({1})), "else_branch": Kept()}}
-    made = to_rounded(to_precision(onnx.parser.parse_model(BRANCHED), "fp16", (), inside))
+    model = onnx.parser.parse_model(BRANCHED)
+    [kept] = [node for node in all_nodes(model.graph.node) if node.name == "sum"]
+    mark(kept)
+    made = to_rounded(to_precision(model, "fp16", ()))
     fed = {"x": rows(1.0001, 7.0001), "loud": np.array(True), "sharp": np.array(False)}
     [y] = ort.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"]).run(
         None, fed

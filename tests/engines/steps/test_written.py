@@ -17,6 +17,7 @@ from narrowdown.engines.graph import load
 from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.graph.origin import Place, find_folded, find_origins
 from narrowdown.engines.graph.typed import to_precision, to_rounded
+from narrowdown.engines.graph.unroll import find_inside
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.workaround_facts import list_facts
 from narrowdown.engines.store.content import Store
@@ -251,14 +252,16 @@ def test_nodes_are_found_again_by_what_they_give_by_name_and_by_the_body_that_th
         helper.make_node("Abs", ["j"], ["y"], "last"),
         helper.make_node("Gather", ["i", "i"], ["row"], "walk/body/iteration_0/row/Gather"),
     )
-    found = find_origins(made, origin, nodes, ("exp", "minus", "walk", "last"), range(6))
+    found = find_origins(made, origin, ("exp", "minus", "walk", "last"), range(6))
     assert found == {
         0: Place(0),
         1: Place(1),
-        2: Place(2, (("body", 1),)),
+        2: Place(2, "body/iteration_0/mul"),
         4: Place(3),
-        5: Place(2),
+        5: Place(2, "body/iteration_0/row/Gather"),
     }
+    assert find_inside(loop, found[2].inside, "Mul") == ("body/mul", body.node[1])
+    assert find_inside(loop, found[5].inside, "Gather") is None
 
 
 def test_what_a_file_types_as_half_is_rounded_and_what_it_keeps_is_not() -> None:
