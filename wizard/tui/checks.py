@@ -82,11 +82,6 @@ def _typed(read: Callable[[str], object], empty: object) -> Callable[[str], obje
     return take
 
 
-def _codes(text: str) -> list[object]:
-    """Exit codes with blanks or commas between."""
-    return [_typed(readers.read_exit_code, 0)(each) for each in text.replace(",", " ").split()]
-
-
 def _several(text: str) -> list[str]:
     """Values with blanks between, quoted as for a shell where they hold blanks. Raises Refusal."""
     try:
@@ -130,9 +125,6 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
     "postprocess": lambda text: list(words.postprocess(_several(text))),
     "score": lambda text: words.score(as_path(text)) if text.strip() else None,
     "check": lambda text: words.checker(text.strip()) if text.strip() else None,
-    "fail_regex": lambda text: [words.regex(text.strip())] if text.strip() else [],
-    "fail_code": _codes,
-    "ignore_fail_code": _codes,
     "timeout": _typed(readers.read_seconds, UNSET["timeout"]),
 }
 
@@ -187,10 +179,6 @@ def show_field(problem: Problem, name: str) -> str:
     match name:
         case "inputs" | "tolerance":
             return ", ".join(value)
-        case "fail_regex":
-            return value[0] if len(value) == 1 else "|".join(f"(?:{each})" for each in value)
-        case "fail_code" | "ignore_fail_code":
-            return " ".join(map(str, value))
         case "input_shapes" | "val_range" | "atol" | "rtol" | "postprocess":
             return " ".join(
                 shlex.quote(each) if not each or set(each) & set(" \t'\"\\") else each

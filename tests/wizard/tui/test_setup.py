@@ -107,7 +107,7 @@ def test_every_field_has_a_check() -> None:
 
 
 # Options of `open` that the form does not have, and why.
-HOW = "how sessions run is said on the command line, for all that are opened from there"
+HOW = "how sessions run, and what else of a checker fails, is said on the command line"
 NOT_ASKED = {
     **dict.fromkeys(
         (
@@ -115,6 +115,9 @@ NOT_ASKED = {
             "budget",
             "capture_bytes",
             "executor",
+            "fail_code",
+            "fail_regex",
+            "ignore_fail_code",
             "jobs",
             "pass_env",
         ),

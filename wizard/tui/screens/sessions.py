@@ -206,8 +206,8 @@ class SessionsScreen(Hosted):
         empty.show(problem or ("" if entries else none))
         empty.display = bool(problem or not entries)
         self.query_one(SessionList).display = bool(entries)
-        shown = f"those with '{self._wanted}'" if self._wanted else ""
-        self.query_one("#sessions-panel", Panel).name_it("Your sessions", shown, needed=True)
+        shown = f": those with '{self._wanted}'" if self._wanted else ""
+        self.query_one("#sessions-panel", Panel).name_it(f"Your sessions{shown}")
 
     @property
     def chosen(self) -> Summary | None:

@@ -80,9 +80,6 @@ ADVANCED = (
     Row("postprocess", "Postprocess", "Done to outputs before they are compared: SCRIPT.py, or top-5.", "nothing"),
     Row("score", "Score", "How good outputs are, for you: SCRIPT.py, or a file of labels.", "none"),
     Row("check", "Checker", "A command of yours that says pass or fail, in place of the comparison.", "none"),
-    Row("fail_regex", "It fails where it prints", "With a checker: a regular expression.", "any"),
-    Row("fail_code", "It fails with exit code", "With a checker: these codes alone; blanks between.", "all but 0"),
-    Row("ignore_fail_code", "It passes with exit code", "With a checker: beside 0.", "0"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
 )  # fmt: skip
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}

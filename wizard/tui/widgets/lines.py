@@ -121,7 +121,7 @@ class Panel(VerticalGroup):
         classes: str | None = None,
     ) -> None:
         super().__init__(*children, id=id, classes=classes)
-        self._named, self._needed = (title, ""), False
+        self._named = (title, "")
         self.border_title = literal(title)
 
     @property
@@ -129,23 +129,12 @@ class Panel(VerticalGroup):
         """Its title as text."""
         return self._named[0]
 
-    def name_it(self, title: str, subtitle: str = "", *, needed: bool = False) -> None:
-        """Change the title; ``subtitle`` stands at the lower edge. ``needed``: behind the title
-        where there is no lower edge."""
+    def name_it(self, title: str, subtitle: str = "") -> None:
+        """Change the title; ``subtitle`` stands at the lower edge, where there is one."""
         if (title, subtitle) != self._named:
-            self._named, self._needed = (title, subtitle), needed
-            self._write()
-
-    def on_resize(self) -> None:
-        """There may be a lower edge now, or none any more."""
-        if self._needed:
-            self._write()
-
-    def _write(self) -> None:
-        title, subtitle = self._named
-        above = self._needed and subtitle and self.screen.has_class("-short")
-        self.border_title = literal(f"{title}: {subtitle}" if above else title)
-        self.border_subtitle = literal(subtitle) if subtitle else None
+            self._named = (title, subtitle)
+            self.border_title = literal(title)
+            self.border_subtitle = literal(subtitle) if subtitle else None
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Content]:
