@@ -207,7 +207,8 @@ def _search_switches(
     ctx: StepContext, findings: Findings, can: Switches, budget: int
 ) -> Steps[TacticsOutcome]:
     """Prove that it is a switch at all, and find the fewest that cure the model when they are off:
-    none of them can be left on, whichever others do the same harm."""
+    none of them can be left on, whichever others do the same harm. Where they do none alone, what
+    must be on beside them joins."""
     tried = _Switching(ctx, findings, can, budget)
     whole_model: Answer = yield from tried.look(())
     if not whole_model.fails:
@@ -226,7 +227,12 @@ def _search_switches(
     alone: Answer = yield from tried.look(can.names.difference(guilty))
     if alone.passes:
         others = tuple(name for name in names if name not in guilty)
-        enablers = yield from ddmin(others, partial(tried.breaks, guilty))
+        beside = yield from ddmin(others, partial(tried.breaks, guilty))
+        beside = () if tried.stopped else beside
+        # What breaks it together is accused together.
+        together = (*guilty, *(name for name in beside if not _prepares(name)))
+        guilty = together if (yield from tried.search(together)).passes else guilty
+        enablers = tuple(name for name in beside if name not in guilty)
         alone = yield from tried.look(can.names.difference(guilty, enablers))
     optimizers = tuple(n for n in guilty if n not in can.options)
     outcome = tried.conclude(
@@ -271,11 +277,11 @@ def _say_guilty(
 ) -> str:
     why = (alone.detail or alone.why).rstrip(".")
     beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
-    on_alone = (
-        f"on alone{beside}, it fails"
-        if alone.fails
-        else f"what it does on alone{beside} could not be seen: {why}"
-    )
+    on_alone = {
+        "fails": f"on alone{beside}, it fails",
+        "passes": "on alone, it passes, and what it takes beside it was not found",
+        "unknown": f"what it does on alone{beside} could not be seen: {why}",
+    }[alone.kind]
     breaks = "break" if len(guilty) > 1 else "breaks"
     message = f"{', '.join(guilty)} {breaks} the model: off, it passes; {on_alone}."
     verdicts = list(tried.asked.values())
