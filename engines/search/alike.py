@@ -13,7 +13,7 @@ last.
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import PASSES, Answer
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Question
@@ -28,7 +28,7 @@ from narrowdown.engines.search.settle import Settled, make_case, settle
 class Alike(msgspec.Struct, frozen=True):
     """``found``: fail there too, alone, each with a culprit of its own; ``along``: names of those that
     have none, as alone the node is right (the engine may compute it otherwise among others), or as
-    there are culprits enough; ``keep``: node ids around all of these, and around the first
+    there are culprits enough; ``keep``: node ids around all of them, and around the first
     culprit."""
 
     found: tuple[Seen, ...] = ()
@@ -37,29 +37,36 @@ class Alike(msgspec.Struct, frozen=True):
 
 
 def find_alike(ask: Inquiry, first: Culprit, *, room: int, repeats: int) -> Sub[Alike]:
-    """Every place (``Alike``) of the same op as the node that the first culprit is about, looked
-    at alone. ``room``: how many more culprits there may be; ``repeats``: fresh builds of each."""
+    """Every place (``Alike``) of the same op as the node that the first culprit is about. ``room``:
+    how many more culprits there may be; ``repeats``: fresh builds of each."""
     oracle, inside = make_oracle(ask), ranges.decode(first.case.node_ids)
     op = next((ask.index.nodes[n].op for n in inside if ask.names([n])[0] == first.at), "")
-    places: tuple[Place, ...] = (yield from foretell_places(oracle, op)) if op else ()
-    cured = frozenset(ranges.decode(ask.findings.keep))
+    cured = frozenset(ranges.decode(ask.findings.keep)).difference(inside)
+    told: tuple[Place, ...] = (yield from foretell_places(oracle, op)) if op else ()
+    places = [p for p in told if p.node not in cured]
     found, along = list[Seen](), list[str]()
-    keep = {n for p in places if p.node in inside for n in p.keep}
-    for place in (p for p in places if p.node not in cured.union(inside)):
-        trials, only = Trials(oracle, known={}), frozenset({place.node})
-        answer: Answer = PASSES if len(found) >= room else (yield from trials.test(only))
-        if answer.passes:
-            along += ask.names(only)
-            keep.update(place.keep)
-        if not answer.fails:
-            continue
-        settled: Settled = yield from settle(trials, only, verify=0, shrinks=0)
-        case = make_case(ask, settled, minimal=True, found_by="confirm")
-        seen: Seen = yield from confirm_in_fresh_builds(ask, case, repeats)
-        if seen.failures:
-            culprit = msgspec.structs.replace(seen.culprit, keep=ranges.encode(place.keep))
-            found.append(msgspec.structs.replace(seen, culprit=culprit))
+    for place in (p for p in places if p.node not in inside):
+        alone: Seen | None = None
+        if len(found) < room:
+            alone = yield from _see_alone(ask, place, repeats)
+        if alone is None:
+            along += oracle.names((place.node,))
+        else:
+            found.append(alone)
+    keep = {n for p in places for n in p.keep}
     return Alike(tuple(found), tuple(along), tuple(sorted(keep)))
+
+
+def _see_alone(ask: Inquiry, place: Place, repeats: int) -> Sub[Seen | None]:
+    """A place as a case of its own in fresh builds; None where it does not fail alone."""
+    trials, only = Trials(make_oracle(ask)), frozenset({place.node})
+    if not (yield from trials.fails(only)):
+        return None
+    settled: Settled = yield from settle(trials, only, verify=0, shrinks=0)
+    case = make_case(ask, settled, minimal=True, found_by="confirm")
+    seen: Seen = yield from confirm_in_fresh_builds(ask, case, repeats)
+    culprit = msgspec.structs.replace(seen.culprit, keep=ranges.encode(place.keep))
+    return msgspec.structs.replace(seen, culprit=culprit) if seen.failures else None
 
 
 def widen_culprit(first: Culprit, others: Alike) -> Culprit:

@@ -5,8 +5,8 @@ itself, and where it passes with its neighbours, each time in the direction in w
 points (``grow_cut``). One that only amplifies the rounding of its inputs is cut with its producers
 and fed exactly: then the part holds the whole cause and fails whatever its inputs are rounded to.
 
-Nodes that were seen to be most of the failure come first, as they are: a crowd that is grown around
-another one would hold them, too, and take its time.
+Nodes that were seen to be most of the failure come first: a crowd that is grown around another one
+would hold them, too, and take its time.
 """
 
 from collections.abc import Sequence
@@ -38,9 +38,8 @@ def isolate_first(
     """The first that fails alone, else why the last did not. ``growth``: how often a cut is grown,
     to at most so many nodes."""
     last = Isolated()
-    surely = ((suspect, 0) for suspect in suspects if _is_most(oracle, suspect))
-    for suspect, times in (*surely, *((suspect, growth) for suspect in suspects)):
-        last = yield from _isolate(oracle, suspect, times, most)
+    for suspect in sorted(suspects, key=lambda s: not _is_most(oracle, s)):
+        last = yield from _isolate(oracle, suspect, growth, most)
         if last.trials is not None:
             break
     return last
@@ -57,7 +56,7 @@ def _isolate(oracle: Oracle, suspect: Suspect, growth: int, most: int) -> Sub[Is
     name = index.shown_names[suspect.node]
     nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
     amplifies = nodes != {suspect.node}
-    trials = Trials(oracle, Question(feed="exact" if amplifies else "stored"), known={})
+    trials = Trials(oracle, Question(feed="exact" if amplifies else "stored"))
     for grown in range(growth + 1):
         yield Note(f"cutting out {len(nodes)} nodes around {name}")
         answer: Answer = yield from trials.test(nodes)

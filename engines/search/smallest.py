@@ -67,7 +67,7 @@ def find_smallest(oracle: Oracle, wanted: Wanted) -> Sub[Smallest]:
 
 
 def _narrow(oracle: Oracle, wanted: Wanted) -> Sub[tuple[Trials, Smallest]]:
-    trials = Trials(oracle, known={}, most=wanted.most)
+    trials = Trials(oracle, most=wanted.most)
     whole = frozenset(oracle.live)
     yield Note("the whole model must fail, and the reference must pass")
     answer: Answer = yield from trials.test(whole)
@@ -108,7 +108,7 @@ def _ask_as_given(oracle: Oracle, found: Trials, nodes: NodeIds) -> Sub[Trials |
     """Trials on the engine as it was given in which ``nodes`` fail; None where they do not. The
     largest part that passes in those of the cheap engine is handed on unasked: a case shows one,
     and builds it for that."""
-    given = Trials(oracle, found.form, known={})
+    given = Trials(oracle, found.form)
     yield Note("what was found, on the engine as it was given", best=len(nodes))
     if not (yield from given.fails(nodes)):
         return None

@@ -192,8 +192,7 @@ def _take_out(
         room=params.most_culprits - len(findings.culprits) - 1,
         repeats=params.repeats,
     )
-    theirs = [n for o in others.found for n in ranges.decode(o.culprit.keep)]
-    more = {*others.keep, *theirs} - set(cut.around)
+    more = set(others.keep).difference(cut.around)
     if more:
         culprit = widen_culprit(culprit, others)
         wider = msgspec.structs.replace(cut, keep=tuple(sorted({*cut.keep, *more})))

@@ -18,7 +18,7 @@ from narrowdown.engines.asking import Count, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import badness, limit
-from narrowdown.engines.compare.say import say_amount, say_part, wrong_by
+from narrowdown.engines.compare.say import say_part, wrong_by
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.accuse import (
@@ -163,7 +163,7 @@ def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
         left=look.found.left,
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
         reason=seen.reason,
-        message=_message(look, len(bad), table) + _say_beside(look),
+        message=_message(look, len(bad)) + _say_beside(look),
     )
     for top in look.accused[:1]:
         row = next(r for r in table if r.name == ask.index.tensors[top.tensor].name)
@@ -220,7 +220,7 @@ def _tabulate(look: _Look) -> list[TensorRow]:
     def measure(score: Score | None) -> float | None:
         return None if score is None else badness(score, rule)
 
-    effects = {s.tensor: s.effect for s in look.found.suspects}
+    effects, harmless = {s.tensor: s.effect for s in look.found.suspects}, look.harmless
     rows = []
     for t in sorted({*look.seen.inherited, *look.added}):
         tensor, node, score = index.tensors[t], index.made_by(t), look.seen.inherited.get(t)
@@ -237,13 +237,13 @@ def _tabulate(look: _Look) -> list[TensorRow]:
             added_exact=measure(exact),
             effect=effects.get(t),
             nonfinite=bool(score and score.new_nonfinite),
-            harmless=tensor.producer in look.harmless,
+            harmless=tensor.producer in harmless,
             reference_absmax=score.absmax if score else None,
         ))  # fmt: skip
     return rows
 
 
-def _message(look: _Look, bad: int, table: Sequence[TensorRow]) -> str:
+def _message(look: _Look, bad: int) -> str:
     """``bad``: tensors that are over the tolerance."""
     ask, failure = look.ask, look.ask.signature
     if look.observer == "cannot-run":
@@ -254,7 +254,11 @@ def _message(look: _Look, bad: int, table: Sequence[TensorRow]) -> str:
             f"{wrong_by(failure.error, failure.metric)}. Looking changes what the engine does."
         )
     if look.spread:
-        return _say_spread(look, [r.error for r in table if r.error is not None])
+        what = "What is left of the error" if ask.findings.culprits else "The error"
+        return (
+            f"{what} is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
+            f"makes more than {100 * max(look.shares):.0f} % of it."
+        )
     if not look.accused:
         return f"{'1 tensor differs' if bad == 1 else f'{bad} tensors differ'}, but no node by itself makes the outputs wrong."
     top, metric = look.accused[0], ask.criterion.metric
@@ -268,18 +272,6 @@ def _message(look: _Look, bad: int, table: Sequence[TensorRow]) -> str:
         f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
         f"by itself {say_part(top.own, metric, top.own_places)}, the model's outputs "
         f"{say_part(top.effect, metric, top.effect_places)} by it."
-    )
-
-
-def _say_spread(look: _Look, errors: Sequence[float]) -> str:
-    """``errors`` of the tensors by depth."""
-    quarter, metric = max(1, len(errors) // 4), look.ask.criterion.metric
-    first, last = (say_amount(max(part), metric) for part in (errors[:quarter], errors[-quarter:]))
-    what = "What is left of the error" if look.ask.findings.culprits else "The error"
-    return (
-        f"{what} is spread over many layers, and no single node makes most of it: of {PARTS} parts of the model none "
-        f"makes more than {100 * max(look.shares):.0f} % of it. It grows with depth: up to {first} in the first quarter, "
-        f"{last} in the last, {say_amount(look.ask.signature.error, metric)} at the outputs."
     )
 
 
