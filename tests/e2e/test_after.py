@@ -46,9 +46,6 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
         )
         assert ran.code == 0, ran.out + ran.err
         assert "taken over." in ran.out
-        assert ran.out.count("\n    expected: ") == len(read(last(tmp_path)).state.route), (
-            "each step is priced before it runs"
-        )
         assert "narrowdown after" not in ran.out, "it is offered once"
     made = last(tmp_path)
     old, new = read(bug).state, read(made).state

@@ -111,7 +111,6 @@ class ProbeStarted(Event, frozen=True, tag="probe.started"):
     probe: AnyProbe | None = None
     blob: str = ""  # artifact that holds the probe where it is too large for a line
     speculative: bool = False
-    worker: int = 0
 
 
 class ProbeFinished(Event, frozen=True, tag="probe.finished"):
@@ -120,7 +119,6 @@ class ProbeFinished(Event, frozen=True, tag="probe.finished"):
     measurement: Measurement | None = None
     blob: str = ""  # artifact that holds the measurement where it is too large for a line
     seconds: float = 0.0
-    worker: int = 0
 
 
 class WorkerDied(Event, frozen=True, tag="worker.died"):
