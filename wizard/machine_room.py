@@ -6,9 +6,10 @@ import subprocess
 from typing import Any
 
 from narrowdown.engines import faults, processes
+from narrowdown.wizard.exits import Missing
 
 
-class MachineProblem(Exception):
+class MachineProblem(Missing):
     """The process said no; the message is one sentence."""
 
 
@@ -33,7 +34,7 @@ def ask(module: str, *words: str, timeout: float = 300.0) -> str:
 
 
 def survey_engines() -> list[dict[str, Any]]:
-    """Every engine, as ``engines.backends.survey.survey_engines`` gives it. Raises MachineProblem,
-    ValueError."""
+    """Every engine, as ``engines.backends.survey.survey_engines`` gives it. Raises
+    MachineProblem."""
     rows: list[dict[str, Any]] = json.loads(ask("narrowdown.engines.backends"))
     return rows

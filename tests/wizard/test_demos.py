@@ -7,6 +7,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from narrowdown.wizard import demo
+from narrowdown.wizard.exits import Missing
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -17,7 +18,7 @@ def test_what_a_release_mended_is_no_demo_of_it(
 ) -> None:
     monkeypatch.setattr(demo, "version", lambda _name: here)
     with pytest.raises(
-        demo.DemoMissing,
+        Missing,
         match=rf"ONNX Runtime {here} .*1\.32 fixed.*pip install 'onnxruntime<1\.32'",
     ):
         demo.problem("shapes", tmp_path)

@@ -3,7 +3,6 @@
 import argparse
 
 from narrowdown.wizard import demo as demos
-from narrowdown.wizard.exits import Missing
 
 
 def demo(arguments: argparse.Namespace) -> int:
@@ -11,13 +10,9 @@ def demo(arguments: argparse.Namespace) -> int:
     answers."""
     from narrowdown.wizard import terminal
     from narrowdown.wizard.cli import run
-    from narrowdown.wizard.machine_room import MachineProblem
     from narrowdown.wizard.session import folder
 
-    try:
-        problem = demos.problem(arguments.name, folder.home().parent / "demo")
-    except (demos.DemoMissing, MachineProblem) as missing:
-        raise Missing(str(missing)) from None
+    problem = demos.problem(arguments.name, folder.home().parent / "demo")
     interactive = terminal.person_present() and arguments.display in ("auto", "tui")
     if not (interactive and terminal.draws_screens()) and arguments.display in (
         "auto",

@@ -60,7 +60,7 @@ def survey_machine(problem: Problem) -> Side:
     found: list[dict[str, Any]] = []
     try:
         found = survey_engines()
-    except (MachineProblem, ValueError) as fault:
+    except MachineProblem as fault:
         terminal.say(f"the engines here could not be asked, so they are not compared: {fault}")
     infos = {str(engine["name"]): engine for engine in found if engine.get("present")}
     return machine_side(

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from narrowdown.wizard.exits import Exit, Missing
+from narrowdown.wizard.exits import Exit
 
 _WIDTH = 100
 # Capabilities as they are listed -> what they mean.
@@ -34,13 +34,10 @@ MEANINGS: Mapping[str, str] = {
 
 def engines(arguments: argparse.Namespace) -> int:
     """The survey; what loads native libraries is a process of its own."""
-    from narrowdown.wizard.machine_room import MachineProblem, survey_engines
+    from narrowdown.wizard.machine_room import survey_engines
     from narrowdown.wizard.words import write_json
 
-    try:
-        found = survey_engines()
-    except (MachineProblem, ValueError) as problem:
-        raise Missing(f"The engines could not be asked: {problem}") from None
+    found = survey_engines()
     if arguments.json:
         sys.stdout.write(write_json(found))
         return Exit.FOUND

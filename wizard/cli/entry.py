@@ -69,11 +69,7 @@ def run(words: list[str]) -> int:
         return Exit.OUR_FAULT
     except Exception as problem:
         from narrowdown.wizard.flow.load import FlowProblem
-        from narrowdown.wizard.session.problems import SessionProblem
 
-        if isinstance(problem, SessionProblem):
-            say(str(problem))
-            return problem.code
         if isinstance(
             problem, FlowProblem
         ):  # of a flow that was named the command has spoken itself

@@ -10,7 +10,7 @@ from narrowdown.wizard import terminal
 from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.bundle.export import TRACES, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.ladder.offer import offer_ladder
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.report.document import Report
@@ -89,7 +89,7 @@ def _write(reading: Reading, report: Report) -> Written:
         terminal.say(f"the model with the workaround could not be written: {_say_why(error)}")
     try:
         case = hand_on(reading, report, model)
-    except (SessionProblem, MachineProblem, OSError) as error:
+    except (Refusal, OSError) as error:
         told = False
         terminal.say(f"the report or the bundle could not be written: {_say_why(error)}")
     if lost is not None:

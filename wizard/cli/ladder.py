@@ -15,12 +15,11 @@ from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard import passed_variables, terminal, trust
 from narrowdown.wizard.bundle.withheld import Trial, held_check
 from narrowdown.wizard.cli.sessions import read
-from narrowdown.wizard.exits import BadUsage, Exit, Missing
+from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.ladder import table
 from narrowdown.wizard.ladder.checks import Answer, Case, ask
 from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site
 from narrowdown.wizard.ladder.rungs import expect_rungs, next_rung
-from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.trust.command_files import command_files
@@ -118,10 +117,7 @@ def _of_session(name: str, consent: Consent, scratched: Path) -> list[Case]:
     place, made = folders.find(name), []
     problem = folders.describe(place).problem
     consent = consent.handing(passed_variables.remembered(place, problem) or ())
-    try:
-        written = write_cases(read(name), scratched / FIRST)
-    except MachineProblem as trouble:
-        raise Missing(str(trouble)) from None
+    written = write_cases(read(name), scratched / FIRST)
     for number, case in enumerate(written, 1):
         (private := scratched / f"private-{number}").mkdir()
         try:

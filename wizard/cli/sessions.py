@@ -137,7 +137,6 @@ def export(arguments: argparse.Namespace) -> int:
     from narrowdown.engines.consent import NOTHING
     from narrowdown.wizard import trust
     from narrowdown.wizard.bundle.export import export as write_bundle
-    from narrowdown.wizard.machine_room import MachineProblem
 
     if not arguments.output:
         raise BadUsage("What is to be written? -o DIR or -o FILE.zip writes the bundle.")
@@ -145,16 +144,8 @@ def export(arguments: argparse.Namespace) -> int:
     said: list[str] = []
     if arguments.weights == "random":
         consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
-    try:
-        made = write_bundle(
-            reading,
-            Path(arguments.output).expanduser(),
-            arguments.weights,
-            consent,
-            tell=said.append,
-        )
-    except MachineProblem as problem:
-        raise Missing(str(problem)) from None
+    target = Path(arguments.output).expanduser()
+    made = write_bundle(reading, target, arguments.weights, consent, tell=said.append)
     print(made)
     for sentence in said:
         print(f"  {sentence}")

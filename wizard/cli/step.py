@@ -20,10 +20,9 @@ from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.follow import Follower
 from narrowdown.wizard.cli.results import nothing_failed, result
 from narrowdown.wizard.cli.shown import found
-from narrowdown.wizard.exits import BadUsage, Exit, Missing
+from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.flow.load import in_words
 from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import problem_from, say_usual
@@ -81,10 +80,7 @@ def follow(arguments: argparse.Namespace, place: Path, consent: Consent) -> int:
     visit = reading.state.route[-1] if reading.state.route else Visit(arguments.name)
     if visit.outcome is None:
         return code
-    try:
-        model, good = write_models(reading, visit, arguments.output)
-    except MachineProblem as problem:
-        raise Missing(str(problem)) from None
+    model, good = write_models(reading, visit, arguments.output)
     if arguments.output and model is None:
         terminal.say(
             f"the step made nothing to be written, so '{arguments.output}' was not written."

@@ -11,6 +11,7 @@ from narrowdown.engines import installed
 from narrowdown.engines.known.entry import release
 from narrowdown.engines.spec import parse
 from narrowdown.engines.store.content import digest_file
+from narrowdown.wizard.exits import Missing
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.problem import USUAL_ENGINE, Problem
 
@@ -29,10 +30,6 @@ class Demo(msgspec.Struct, frozen=True):
     mended: str = ""
 
 
-class DemoMissing(Exception):
-    """What the demo needs is not installed; the message says how to get it."""
-
-
 MODELS = Path(__file__).with_name("models")  # README.md there says what fails, and why
 
 
@@ -48,7 +45,7 @@ def _magika(_folder: Path) -> Path:
         else None
     )
     if model is None or not model.is_file():
-        raise DemoMissing(
+        raise Missing(
             "The demo needs the package magika, which brings the model: "
             + installed.command("pip install magika")
         )
@@ -120,7 +117,7 @@ DEMOS: dict[str, Demo] = {
 
 
 def _refuse_mended(demo: Demo) -> None:
-    """Raises DemoMissing where the installed ONNX Runtime gets this demo right, so that nothing
+    """Raises Missing where the installed ONNX Runtime gets this demo right, so that nothing
     could be shown."""
     try:
         here = version("onnxruntime")
@@ -128,7 +125,7 @@ def _refuse_mended(demo: Demo) -> None:
         return
     if demo.mended and release(here) >= release(demo.mended):
         older = installed.command(f"pip install 'onnxruntime<{demo.mended}'")
-        raise DemoMissing(
+        raise Missing(
             f"ONNX Runtime {here} is installed, and {demo.mended} fixed what this demo shows. "
             f"'narrowdown demo sort' fails with every release; for this one install an older release: {older}"
         )
@@ -137,7 +134,7 @@ def _refuse_mended(demo: Demo) -> None:
 def problem(name: str, folder: Path) -> Problem:
     """The PROBLEM of a demo; ``folder`` receives inputs that are made on this machine.
 
-    Raises DemoMissing, MachineProblem, KeyError for an unknown name.
+    Raises Missing, KeyError for an unknown name.
     """
     demo = DEMOS[name]
     _refuse_mended(demo)

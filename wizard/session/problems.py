@@ -5,7 +5,7 @@ import errno
 
 from narrowdown.engines import faults
 from narrowdown.engines.store import regular
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.words import visible
 
 
@@ -35,11 +35,14 @@ MENDING = "Nothing was changed; 'narrowdown resume SESSION --repair' goes on wit
 AGREEING = "Nothing was measured with it; 'narrowdown resume SESSION' asks whether it may run as it is now."
 
 
-class SessionProblem(Exception):
+class SessionProblem(Refusal):
     """Something about a session stops the command. The message says what happened, to what, and
     what to do next."""
 
     code: int = Exit.MISSING
+
+    def __init__(self, message: str) -> None:
+        super().__init__(self.code, message)
 
 
 class Faulted(SessionProblem):

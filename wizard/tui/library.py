@@ -10,28 +10,25 @@ import msgspec
 from narrowdown.wizard import demo as demos
 from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import begin, changes
-from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
+from narrowdown.wizard.exits import BadUsage, Exit, Refusal
 from narrowdown.wizard.flow.load import FlowProblem
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import begin_after
-from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.folder import Summary
-from narrowdown.wizard.session.problems import SessionProblem
 
 
 @contextlib.contextmanager
 def _refusing() -> Iterator[None]:
-    """What is wrong with a session, its flow or the process that was asked, as the exception that
-    screens know."""
+    """What is wrong with a session's flow, as the exception that screens know."""
     try:
         yield
-    except (SessionProblem, FlowProblem, MachineProblem) as error:
-        raise Refusal(getattr(error, "code", Exit.BAD_USAGE), str(error)) from None
+    except FlowProblem as error:
+        raise BadUsage(str(error)) from None
 
 
 class Sessions:
@@ -107,10 +104,7 @@ class Sessions:
 
     def demo(self, name: str) -> Path:
         """A new session's folder for a demo; makes inputs on this machine where it needs some."""
-        try:
-            return self.create(demos.problem(name, folders.home().parent / "demo"))
-        except (demos.DemoMissing, MachineProblem) as error:
-            raise Missing(str(error)) from None
+        return self.create(demos.problem(name, folders.home().parent / "demo"))
 
     @_refusing()
     def open(self, folder: Path, first: Sequence[dict[str, Any]] = ()) -> Client:
@@ -170,7 +164,7 @@ class Sessions:
         try:
             reading = read(folder)
             hand_on(reading, handed_on(reading), write_worked_around(reading))
-        except (SessionProblem, FlowProblem, MachineProblem) as error:
+        except (Refusal, FlowProblem) as error:
             raise Refusal(
                 getattr(error, "code", Exit.BAD_USAGE), f"The bundle could not be written: {error}"
             ) from None
