@@ -190,7 +190,8 @@ def test_the_description_and_the_flow_are_what_was_written(narrowdown, halfway: 
     ran = narrowdown("show", halfway)
     assert (
         ran.code,
-        f"{flow} is damaged: it is not the flow that this session was begun with." in ran.err,
+        f"{flow} is damaged or gone: it is not the flow that this session was begun with."
+        in ran.err,
     ) == (
         4,
         True,

@@ -147,7 +147,7 @@ def test_a_journal_that_is_gone(narrowdown, session: Path) -> None:
 def test_a_flow_that_is_gone(narrowdown, session: Path) -> None:
     flow = session / "flow.yaml"
     flow.rename(session / "aside")
-    every_look(narrowdown, session, 4, "The session's own flow cannot be read: ")
+    every_look(narrowdown, session, 4, f"{flow} is damaged or gone: ")
     (session / "aside").rename(flow)
     assert narrowdown("show", session).code == 0
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from narrowdown.engines.nearest import suggestion
 from narrowdown.wizard import terminal
 from narrowdown.wizard.exits import BadUsage
-from narrowdown.wizard.flow.load import FlowProblem, load_texts
+from narrowdown.wizard.flow.load import load_texts
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.words import visible
 
@@ -28,10 +28,7 @@ class Script(NamedTuple):
 def read_answers(path: str, flow: Flow) -> Script:
     """The scripted answers, checked against the flow. Raises Refusal (exit 2) naming what is wrong
     and the nearest right word."""
-    try:
-        data, lines = load_texts(path)
-    except FlowProblem as problem:
-        raise BadUsage(str(problem)) from None
+    data, lines = load_texts(path)
     script = Script({}, {})
     for node, value in data.items():
         if node not in flow.nodes:

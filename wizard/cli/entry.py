@@ -68,15 +68,6 @@ def run(words: list[str]) -> int:
         last_resort(type(problem), problem, problem.__traceback__)
         return Exit.OUR_FAULT
     except Exception as problem:
-        from narrowdown.wizard.flow.load import FlowProblem
-
-        if isinstance(
-            problem, FlowProblem
-        ):  # of a flow that was named the command has spoken itself
-            say(
-                f"The session's own flow cannot be read: {problem} Take the file from a backup, or begin a new session."
-            )
-            return Exit.MISSING
         if code := say_change():
             return code
         last_resort(type(problem), problem, problem.__traceback__)

@@ -34,10 +34,7 @@ def flow(arguments: argparse.Namespace) -> int:
         raise BadUsage(
             f"flow {arguments.action} needs a file, or a name that 'narrowdown flow list' shows."
         )
-    try:
-        loaded = load(flow_name(arguments.file))
-    except FlowProblem as problem:
-        raise BadUsage(str(problem)) from None
+    loaded = load(flow_name(arguments.file))
     if arguments.action == "check":
         problems = check(loaded)
         for p in problems:

@@ -15,7 +15,7 @@ from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
 from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit
-from narrowdown.wizard.flow.load import FlowProblem, Loaded, shipped
+from narrowdown.wizard.flow.load import Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
@@ -335,10 +335,7 @@ def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path
 def checked_flow(name: str) -> Loaded:
     """The flow; a file of the user's is linted (the shipped ones are by the tests). Raises Refusal
     with file, line, column."""
-    try:
-        loaded = load_flow(name)
-    except FlowProblem as problem:
-        raise BadUsage(str(problem)) from None
+    loaded = load_flow(name)
     if name in shipped():
         return loaded
     if fault := faults(loaded):

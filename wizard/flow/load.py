@@ -20,6 +20,7 @@ import yaml
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.store import regular
+from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.flow.model import HALF, LARGEST, TOO_LARGE, Flow
 from narrowdown.wizard.flow.nodes import Core, compose
 from narrowdown.wizard.sizes import read_size
@@ -46,7 +47,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-class FlowProblem(Exception):
+class FlowProblem(BadUsage):
     """A flow file cannot be used. ``str()`` is ``file:line:column: message suggestion``; line 0
     means the file as a whole."""
 

@@ -19,8 +19,7 @@ from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death
-from narrowdown.wizard.exits import Exit
-from narrowdown.wizard.flow.load import FlowProblem
+from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.address import socket_path
@@ -53,8 +52,8 @@ def serve(folder: Path, options_text: str) -> int:
     except Held as held:
         _log.error("%s", held)
         return held.code
-    except (SessionProblem, FlowProblem) as problem:
-        return _refuse(folder, getattr(problem, "code", Exit.BAD_USAGE), str(problem))
+    except Refusal as problem:
+        return _refuse(folder, problem.code, str(problem))
     except Stopped:
         return _refuse(folder, Exit.STOPPED, "Stopped before it had begun.")
     except OSError as error:

@@ -38,7 +38,7 @@ from narrowdown.wizard.session.events import (
     SessionOpened,
 )
 from narrowdown.wizard.session.folder import versions
-from narrowdown.wizard.session.problems import Faulted, SessionProblem
+from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.words import duration
 
 CONNECT = MINUTE  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
@@ -128,10 +128,8 @@ class Walk:
             return closing.code, closing.reason, closing.end
         except Stopped:
             return Exit.STOPPED, self.control.reason or "stopped", ""
-        except Faulted as refused:
-            return refused.code, str(refused), ""
         except (SessionProblem, StepRefused) as problem:
-            return getattr(problem, "code", Exit.MISSING), str(problem), ""
+            return problem.code, str(problem), ""
         except Exception as error:
             if isinstance(error, MemoryError):
                 raise faults.no_memory() from error

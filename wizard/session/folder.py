@@ -214,7 +214,7 @@ def describe(folder: Path) -> Description:
         if _known_flow(folder, about):
             advice = "'narrowdown resume SESSION --repair' goes on with a copy that has the flow as it was."
         raise SessionProblem(
-            f"{folder / FLOW} is damaged: it is not the flow that this session was begun with. {advice}"
+            f"{folder / FLOW} is damaged or gone: it is not the flow that this session was begun with. {advice}"
         )
     return about
 
@@ -308,12 +308,10 @@ def _refuse_thing(path: Path | str, error: regular.Unfit) -> SessionProblem:
 
 
 def _own_flow(folder: Path, about: Description) -> bool:
-    """Whether ``flow.yaml`` is what was pinned; also where there is none, which its reader will
-    say."""
-    try:
+    """Whether ``flow.yaml`` is what was pinned."""
+    with contextlib.suppress(OSError):
         return hashlib.sha256(regular.read(folder / FLOW, links=False)).hexdigest() == about.flow
-    except OSError:
-        return True
+    return False
 
 
 def _known_flow(folder: Path, about: Description) -> bytes:

@@ -1,7 +1,6 @@
 """Where the terminal UI's sessions come from: listed, created, opened, removed."""
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,7 @@ import msgspec
 from narrowdown.wizard import demo as demos
 from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import begin, changes
-from narrowdown.wizard.exits import BadUsage, Exit, Refusal
-from narrowdown.wizard.flow.load import FlowProblem
+from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.problem import Problem
@@ -20,15 +18,6 @@ from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.folder import Summary
-
-
-@contextlib.contextmanager
-def _refusing() -> Iterator[None]:
-    """What is wrong with a session's flow, as the exception that screens know."""
-    try:
-        yield
-    except FlowProblem as error:
-        raise BadUsage(str(error)) from None
 
 
 class Sessions:
@@ -62,7 +51,6 @@ class Sessions:
         """Where sessions run that are opened from here."""
         return self._options.executor
 
-    @_refusing()
     def create(self, problem: Problem) -> Path:
         """A new session's folder. Pins the flow, and remembers the scripts that the user has just
         typed as theirs."""
@@ -74,7 +62,6 @@ class Sessions:
             trust.admit(problem, self._yes)  # the flow may be somebody else's
         return folders.create(problem, loaded.text)
 
-    @_refusing()
     def edit(self, folder: Path, problem: Problem) -> Path:
         """A new session's folder, of another set-up than the session in ``folder``; it takes over
         that one's measurements where they still hold. Refused where that one would run what nobody
@@ -90,7 +77,6 @@ class Sessions:
         passed_variables.chosen(made, handed)
         return made
 
-    @_refusing()
     def after(self, folder: Path) -> Path:
         """A new session's folder, which goes on from the ended session in ``folder`` with what
         follows a failing case. Refused as ``edit`` is, and where nothing follows."""
@@ -106,7 +92,6 @@ class Sessions:
         """A new session's folder for a demo; makes inputs on this machine where it needs some."""
         return self.create(demos.problem(name, folders.home().parent / "demo"))
 
-    @_refusing()
     def open(self, folder: Path, first: Sequence[dict[str, Any]] = ()) -> Client:
         """Attach to the session's runner, or start one, which carries out ``first`` before anything
         else. A session that has ended is only looked at, unless there is something to do first.
@@ -126,12 +111,10 @@ class Sessions:
         """What a session takes on the disk, and of what most of it consists, in one sentence."""
         return removal.tell_weight(folder)
 
-    @_refusing()
     def remove(self, folder: Path) -> None:
         """Delete a session; one that is being worked on stays."""
         removal.remove(folder)
 
-    @_refusing()
     def problem(self, folder: Path) -> Problem:
         """What the session is about."""
         return folders.describe(folder).problem
@@ -142,7 +125,6 @@ class Sessions:
 
         return STEPS[step].summary if step in STEPS else ""
 
-    @_refusing()
     def export(self, folder: Path, target: str) -> str:
         """Write the case bundle; returns where it lies."""
         from narrowdown.wizard.bundle.export import export
@@ -164,7 +146,5 @@ class Sessions:
         try:
             reading = read(folder)
             hand_on(reading, handed_on(reading), write_worked_around(reading))
-        except (Refusal, FlowProblem) as error:
-            raise Refusal(
-                getattr(error, "code", Exit.BAD_USAGE), f"The bundle could not be written: {error}"
-            ) from None
+        except Refusal as error:
+            raise Refusal(error.code, f"The bundle could not be written: {error}") from None
