@@ -41,7 +41,7 @@ def test_an_edit_of_a_strangers_session_needs_a_person(theirs: Path, inputs: str
     library, problem = Sessions(Options()), folders.describe(theirs).problem
     mine = msgspec.structs.replace(problem, seed=9, **({} if inputs == "kept" else {"inputs": ()}))
     with pytest.raises(Refusal) as refused:
-        library.edit(theirs, mine, library.running(theirs))
+        library.edit(theirs, mine)
     words = ["edit", str(theirs), "--display", "none", "--seed", "9"]
     assert entry.main([*words, *(["--default", "inputs"] if inputs != "kept" else [])]) == 3
     assert (refused.value.code, trust.trusted()) == (Exit.NEEDS_PERSON, {})
