@@ -43,9 +43,23 @@ class Finish(msgspec.Struct, Generic[OutcomeT], frozen=True):
 Steps: TypeAlias = Sub[Finish[OutcomeT]]
 
 
-# Parameters of steps of earlier versions: a flow or a command that gives one is taken, and it has no
-# effect.
-RETIRED = frozenset({"rings", "rounds", "headroom", "returns"})
+# Parameters that steps of earlier versions had: a flow or a command that gives one to a step that has
+# it no more is taken, and it has no effect.
+RETIRED = frozenset(
+    {
+        "batch_bytes",
+        "headroom",
+        "injected",
+        "judge_nodes",
+        "most_culprits",
+        "most_places",
+        "place_growth",
+        "returns",
+        "rings",
+        "rounds",
+        "shrink_others",
+    }
+)
 
 
 class NoParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

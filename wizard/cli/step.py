@@ -160,9 +160,10 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
     params: dict[str, str] = {}
     for text in given:
         key, equals, value = text.partition("=")
-        if equals and key in RETIRED:
+        declares = key in declared.__struct_fields__
+        if equals and key in RETIRED and not declares:
             continue
-        if not equals or key not in declared.__struct_fields__:
+        if not equals or not declares:
             known = list(declared.__struct_fields__)
             takes = f" It takes {', '.join(known)}." if known else " It takes none."
             raise BadUsage(

@@ -263,7 +263,7 @@ class _Checker:
         at = ("nodes", name, "step", "with")
         hints = outcome_fields(kind)
         for key, value in given.items():
-            if key in RETIRED:
+            if key not in hints and key in RETIRED:
                 continue
             if key not in hints:
                 known = f"It takes {', '.join(hints)}." if hints else "It takes none."

@@ -21,11 +21,14 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
     assert lint(right) == []
 
 
-@pytest.mark.parametrize(("old", "new"), [("depth: 3", "rings: 3"), ("tries: 2", "headroom: 2")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("depth", "rings"), ("depth", "most_culprits"), ("tries", "headroom")],
+)
 def test_a_parameter_of_an_earlier_version_is_taken(
     lint: Lint, right: str, old: str, new: str
 ) -> None:
-    assert lint(right.replace(old, new)) == []
+    assert lint(right.replace(f"{old}: ", f"{new}: ")) == []
 
 
 @pytest.mark.parametrize(
