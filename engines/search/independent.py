@@ -186,8 +186,9 @@ def find_parting(
         note, marks = "where do the two part?", ranges.encode(batch)
         off = yield from model.compare(engine, reference, feed, marks=marks, note=note)
         scores = (s for r in off.measurement.results for s in (*r.marks, *r.outputs))
-        apart = [index.by_name[s.name] for s in scores if over(s, rule) and s.name in index.by_name]
-        if apart:
-            first = min((index.tensors[t] for t in apart), key=lambda t: (t.producer, t.id))
+        names = {s.name for s in scores if over(s, rule)}
+        made = (t for node in index.nodes for t in node.outputs)
+        first = next((index.tensors[t] for t in made if index.tensors[t].name in names), None)
+        if first is not None:
             return Parting(first.name, index.shown_names[first.producer])
     return Parting()

@@ -67,11 +67,13 @@ def tried(answers: Any, walk: Any, places: Mapping[str, float | str], **recorded
 
     unlike = recorded.pop("unlike", {})
     late = recorded.pop("late", ())
+    precision = recorded.pop("precision", "fp16")
     shapes = recorded.pop("shapes", {"y": [1, 2]})
     info = {"recorded": {"samples": recorded.pop("samples", 1), "shapes": shapes}}
     ctx = answers.context(
-        Findings(), engine=TRT, reference=GOLDEN, reference_info=info, problem={"model": "m.onnx"}
-    )
+        Findings(), engine=TRT, reference=GOLDEN, reference_info=info, problem={"model": "m.onnx"},
+        info={"precision": precision},
+    )  # fmt: skip
     return walk("compare", ctx, answer)
 
 
@@ -103,6 +105,15 @@ def test_three_voices(
         stands_in,
     )
     assert done.finish.outcome.message
+
+
+def test_how_far_golden_outputs_are_from_float64_is_no_rounding_of_an_engine(
+    answers: Any, walk: Any
+) -> None:
+    places = {TRT: 0.5, ORT: "no", OV: "no", F64: 5e-5}
+    done = tried(answers, walk, places, precision="fp32")
+    assert (done.finish.outcome.verdict, done.finish.outcome.reference_judge) == ("fails", F64)
+    assert done.finish.findings.emulated is None
 
 
 def test_voices_whose_comparison_took_too_long_are_not_said_to_differ(
