@@ -23,7 +23,6 @@ from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, SampleResult, Score
 from narrowdown.engines.search import golden_reference, trial
-from narrowdown.engines.search.alike import refused_alike
 from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.controls import find_helpless
 from narrowdown.engines.search.determined import find_random
@@ -31,6 +30,7 @@ from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.nearby import try_nearby
+from narrowdown.engines.search.refused_whole import refused_alike
 from narrowdown.engines.search.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.search.unseen import NONE_MADE
 from narrowdown.engines.search.whole import (
