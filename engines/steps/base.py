@@ -48,6 +48,7 @@ Steps: TypeAlias = Sub[Finish[OutcomeT]]
 RETIRED = frozenset(
     {
         "batch_bytes",
+        "budget",
         "headroom",
         "injected",
         "judge_nodes",

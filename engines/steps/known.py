@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Described, Note, StepContext, Sub, asked
+from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import exceed, worst
@@ -26,6 +26,7 @@ from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     PASSES,
     Finish,
+    NoParams,
     Steps,
     StepSpec,
     comparison,
@@ -59,10 +60,6 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     confirmed: int = 0  # of these those that show here
     trigger: str = ""  # how often it failed where the table says so, and beside it
     message: str = ""
-
-
-class KnownParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: Count = 0  # no longer used
 
 
 class KnownRow(msgspec.Struct, frozen=True):
@@ -302,7 +299,7 @@ SPEC = StepSpec(
     summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
     run=known,
     outcome=KnownOutcome,
-    params=KnownParams,
+    params=NoParams,
     needs=(
         BUILDS_MODELS,
         comparison(
