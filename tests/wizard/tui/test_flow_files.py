@@ -114,7 +114,7 @@ async def test_a_flow_never_seen_before(
         assert "visit 3" in text, "the loop is counted"
         assert "The first [/red] way" in text
         assert "Frobnication" in text, "a word without a card is text like any other"
-        await pilot.press("1", "2")
+        await pilot.press("9", "down", "down", "down")
         await settle(pilot, lambda: "The twelfth [/red] way" in golden.text_of(app))
         for key in (
             "t",
