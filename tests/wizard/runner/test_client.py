@@ -555,7 +555,7 @@ def test_a_runner_that_takes_long_to_listen_is_greeted_all_the_same(shapes, monk
 
 def test_a_flow_that_is_gone_starts_no_runner(shapes):
     (shapes / "flow.yaml").unlink()
-    with pytest.raises(SessionProblem, match="flow.yaml is damaged or gone"):
+    with pytest.raises(SessionProblem, match=r"flow\.yaml is damaged or gone"):
         Client.start(shapes)
 
 
