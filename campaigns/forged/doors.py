@@ -154,17 +154,14 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "finish": lambda library, place, work: library.finish(place),
     "demos": lambda library, place, work: library.demos(),
     "edit": lambda library, place, work: library.edit(
-        place, msgspec.structs.replace(library.problem(place), seed=9), library.running(place)
+        place, msgspec.structs.replace(library.problem(place), seed=9)
     ),
     "after": lambda library, place, work: library.after(place),
     "weight": lambda library, place, work: library.weight(place),
-    "running": lambda library, place, work: library.running(place),
-    "paused": lambda library, place, work: library.paused(place),
-    "rename": lambda library, place, work: library.rename(place, f"{place.name}-2").rename(place),
 }
 # Of what the user types, or of ours; what deletes the session, or remembers for how long it may
 # search, runs nothing of it.
-_OWN = ("create", "demo", "remove", "end_searches_after")
+_OWN = ("create", "demo", "executor", "remove", "end_searches_after")
 
 
 def of_the_screens() -> Iterator[Door]:

@@ -262,9 +262,7 @@ def test_all_lets_through_for_once(victim: Path) -> None:
         lambda problem: problem.update(reference=f"onnxruntime:custom_ops={made.session}/evil.so"),
     )
     library, problem = Sessions(Options(), yes=("all",)), forge.problem_of(made)
-    library.edit(
-        made.session, msgspec.structs.replace(problem, seed=9), library.running(made.session)
-    )
+    library.edit(made.session, msgspec.structs.replace(problem, seed=9))
     assert trust.trusted() == {}
 
 

@@ -195,9 +195,7 @@ def session(part: str) -> Read:
             reading = read_session(place)
             canonical(reading.state, reading.flow)
             watched = io.StringIO()
-            display = PlainDisplay(
-                reading.flow, watched, graph=reading.graph, names=reading.names()
-            )
+            display = PlainDisplay(reading.flow, watched)
             for event in journal.events(place / journal.NAME):
                 display.event(event)
             display.close()

@@ -224,10 +224,6 @@ async def frames_of(folder: Path) -> list[Frame]:
         def finish(self, folder: Path) -> None:
             """Report and bundle are there already."""
 
-    class Unwritten(client.LogTail):
-        def read(self) -> tuple[str, ...]:
-            return ()  # it would hold the dates and folders of this machine
-
     class Clock:
         monotonic = staticmethod(time.monotonic)
 
@@ -235,7 +231,8 @@ async def frames_of(folder: Path) -> list[Frame]:
         def time() -> float:
             return float(session.events[max(0, session.at - 1)].ts)
 
-    client.time, client.LogTail = Clock, Unwritten  # type: ignore[assignment, misc]
+    client.time = Clock  # type: ignore[assignment]
+    client.latest_log = lambda *_: ()  # it would hold the dates and folders of this machine
     library = Played()
     app = Narrowdown(library, folder=folder, glyph_set=UNICODE, keymap=keys.Keymap())
     frames: list[Frame] = []
