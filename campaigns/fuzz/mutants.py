@@ -75,7 +75,7 @@ MUTANTS = (
     ),
     Mutant(
         "a lock is not waited for", "special files in sessions", "wizard/session/lock.py",
-        "with regular.opened(folder / NAME, _NOTE, links=False) as file:", 'with (folder / NAME).open("rb") as file:',
+        "with regular.opened(folder / NAME, links=False) as file:", 'with (folder / NAME).open("rb") as file:',
     ),
     Mutant(
         "no session holds links", "special files in sessions", "wizard/session/folder.py",
@@ -83,7 +83,7 @@ MUTANTS = (
     ),
     Mutant(
         "a session is looked at before its flow is read", "special files in sessions", "wizard/cli/run.py",
-        "about = folders.describe(place)  # first", "about = folders._described(place)  # first",
+        "folders.describe(place)  # first", "folders._described(place)  # first",
     ),
     Mutant(
         "what a user names is looked at before it is opened", "special files that are named", "wizard/problem_options.py",
@@ -111,7 +111,7 @@ MUTANTS = (
     ),
     Mutant(
         "a refusal has its exit code", "session.json", "wizard/cli/entry.py",
-        "            return problem.code", "            return 0",
+        "        return refusal.code", "        return 0",
     ),
     Mutant(
         "functions count as often as they are called", "functions", "engines/graph/load.py",
@@ -136,7 +136,7 @@ MUTANTS = (
     ),
     Mutant(
         "a number of 5,000 digits in JSON is a fault of the file", "Polygraphy inputs", "engines/data/polygraphy.py",
-        "    except ValueError as error:  # Python reads", "    except ZeroDivisionError as error:  # Python reads",
+        "    except (ValueError, RecursionError) as error:", "    except RecursionError as error:",
     ),
 )  # fmt: skip
 

@@ -153,7 +153,10 @@ OWN = f"command:run={sys.executable} run_ort.py {{model}} {{inputs}} {{outputs}}
 CASES = {
     "an optimizer": Case(shapes, ("workaround", "--engine", ORT), ("optimizer",), 1e-2),
     "an option": Case(
-        four_bits, ("workaround", "--engine", ORT, "--tolerance", "0.001"), ("option",), 3e-3
+        four_bits,
+        ("workaround", "--engine", ORT, "--tolerance", "0.001"),
+        ("option", "optimizer"),
+        3e-3,
     ),
     "a refusal": Case(refusal, ("workaround", "--engine", ORT), ("optimizer",), 1e-2),
     "layers in float": Case(
