@@ -60,20 +60,16 @@ class Inquiry(msgspec.Struct, frozen=True):
         severed: Iterable[int] = (),
         edits: tuple[Edit, ...] = (),
     ) -> Candidate:
-        """The part as a worker cuts it."""
+        """The part as a worker cuts it. By the default rule it has constants, unless it is fed a
+        frozen tensor."""
+        feeds = set(self.index.boundary(nodes)[0]) if self.frozen else set()
         return Candidate(
             nodes=ranges.ALL if len(nodes) == len(self.index.nodes) else ranges.encode(nodes),
             outputs=ranges.encode(outputs),
             severed=ranges.encode(severed),
-            constants=self._constants(nodes),
+            constants=ranges.encode(self._baked(feeds)) if feeds & self.frozen else None,
             edits=edits,
         )
-
-    def _constants(self, ids: frozenset[int]) -> str | None:
-        """The fed tensors of a cut that are baked in; None (the default rule) where none of them is
-        frozen."""
-        feeds = set(self.index.boundary(ids)[0]) if self.frozen else set()
-        return ranges.encode(self._baked(feeds)) if feeds & self.frozen else None
 
     def _baked(self, feeds: Iterable[int]) -> set[int]:
         """Those of the tensors that a cut holds as constants: the frozen ones, and what decides a

@@ -25,12 +25,9 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
     holds ``each``. A data loader is asked for more first. None where they cannot be made: a model
     of sequences, say."""
     feeds = math.ceil(samples / max(1, each))
-    if not feeds:
+    if not feeds or recorded(ask.ctx.reference):  # nothing was recorded of made-up inputs
         return Near()
-    if recorded(ask.ctx.reference):
-        return Near()  # nothing was recorded of made-up inputs
     problem = ask.ctx.problem
-    digests = problem.digests
     loaders = tuple(s for s in problem.inputs if scripts(s)) if batch == 0 else ()
     yield Note(f"making {samples} samples near the given ones")
     made = yield from asked(
@@ -38,7 +35,8 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
             model=ask.findings.model,
             sources=loaders,
             source_digests=tuple(
-                next((digests[p] for p in scripts(s) if p in digests), "") for s in loaders
+                next((problem.digests[p] for p in scripts(s) if p in problem.digests), "")
+                for s in loaders
             ),
             seed=problem.seed,
             shapes=problem.input_shapes,

@@ -40,19 +40,14 @@ SHRINK_EXPENSIVE = 8
 
 
 def list_cheap_engines(engine: str, info: EngineInfo) -> tuple[str, ...]:
-    """The engine's specs with one option at its ``twin`` value, where it has another one now."""
+    """The engine's specs with one option at its ``twin`` value, where it has a higher one now: one
+    at or below it builds as fast already."""
     spec = parse(engine)
-    options = [o for o in info.options if o.twin]
     return tuple(
         str(spec.with_option(o.name, o.twin))
-        for o in options
-        if _is_above(spec.get(o.name), o.twin)
+        for o in info.options
+        if o.twin and float(spec.get(o.name) or "inf") > float(o.twin)
     )
-
-
-def _is_above(value: str, cheap: str) -> bool:
-    """Whether the value is above the cheap one; one at or below it builds as fast already."""
-    return not value or float(value) > float(cheap)
 
 
 def note_expensive(ctx: StepContext, findings: Findings, given: Measurement) -> Findings:

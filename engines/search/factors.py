@@ -202,7 +202,7 @@ def _of_weights(made: Construction) -> Iterable[Factor]:
         values = weight.values
         if is_list(weight) and values is not None and len(values) > 1:
             levels = tuple(map(_encode, _other_lists(values)))
-            yield Factor(name, _encode([*values]), levels, _fill(made, name, _with_entries))
+            yield Factor(name, _encode([*values]), levels, _fill(made, name, _with_values))
         elif values is not None and len(values) == 1:
             yield _number(made, name, weight, values[0])
         else:
@@ -221,9 +221,10 @@ def _role(made: Construction, name: str, base: str, other: str) -> Factor:
     return Factor(f"{name} is", base, (other,), lambda _: exchange_role(made, name), joined=" ")
 
 
-def _with_entries(tensor: MadeTensor, level: Level) -> MadeTensor:
-    entries = _decode(level)
-    assert isinstance(entries, list)
+def _with_values(tensor: MadeTensor, level: Level) -> MadeTensor:
+    """The tensor with the number, or the list of numbers, that the level says."""
+    stated = _decode(level)
+    entries = stated if isinstance(stated, list) else [stated]
     return msgspec.structs.replace(tensor, values=[v for v in entries if not isinstance(v, str)])
 
 
@@ -235,11 +236,7 @@ def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> 
         levels: Iterable[float] = (*_other_integers(int(value)), *_list_sizes(made), 0, 1)
     else:
         levels = (-value, 2 * value, -2 * value, value / 2, 1.0, -1.0, 0.0)
-    return Factor(name, value, tuple(levels), _fill(made, name, _with_number), whole)
-
-
-def _with_number(tensor: MadeTensor, level: Level) -> MadeTensor:
-    return msgspec.structs.replace(tensor, values=[level])
+    return Factor(name, value, tuple(levels), _fill(made, name, _with_values), whole)
 
 
 def _list_sizes(made: Construction) -> list[int]:

@@ -44,10 +44,7 @@ class LayerRow(msgspec.Struct, frozen=True):
 
 
 def rank_layers(
-    oracle: Oracle,
-    found: Sequence[Layer],
-    batch_bytes: int = BATCH_BYTES,
-    most_effects: int = MOST_EFFECTS,
+    oracle: Oracle, found: Sequence[Layer], most_effects: int = MOST_EFFECTS
 ) -> Sub[tuple[LayerRow, ...]]:
     """The layers in the model as it is, whatever was cured of it, the lowest SQNR alone first;
     those that could not be measured last."""
@@ -60,7 +57,7 @@ def rank_layers(
         asked = msgspec.structs.replace(question, uncured=True, build=0, note=Note(text))
         return (yield from oracle.ask(asked))
 
-    for batch in _pack_layers(index, found, batch_bytes):
+    for batch in _pack_layers(index, found):
         part = Question(frozenset(), part=_cut_each_alone(index, batch), alone=True)
         text = f"{len(batch)} layers, each alone, fed the float model's values"
         alone |= (yield from look(part, text)).scores
@@ -103,11 +100,12 @@ def _cut_pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
     return Candidate(nodes=ranges.encode(nodes), outputs=ranges.encode(outputs))
 
 
-def _pack_layers(index: GraphIndex, found: Sequence[Layer], limit: int) -> list[tuple[Layer, ...]]:
+def _pack_layers(index: GraphIndex, found: Sequence[Layer]) -> list[tuple[Layer, ...]]:
     """Layers in order, packed by the bytes of what they give."""
     by_output = {index.nodes[layer.node].outputs[0]: layer for layer in found}
     return [
-        tuple(by_output[t] for t in batch) for batch in pack_batches(index, tuple(by_output), limit)
+        tuple(by_output[t] for t in batch)
+        for batch in pack_batches(index, tuple(by_output), BATCH_BYTES)
     ]
 
 

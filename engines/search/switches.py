@@ -26,11 +26,6 @@ class Switches(msgspec.Struct, frozen=True):
     def names(self) -> frozenset[str]:
         return frozenset((*self.optimizers, *self.options))
 
-    def with_on(self, on: Iterable[str]) -> str:
-        """The engine spec with these on and all others off."""
-        chosen = frozenset(on)
-        return self.without(self.names - chosen)
-
     def without(self, off: Iterable[str]) -> str:
         """The engine spec with these off."""
         spec, gone = parse(self.engine), set(off)

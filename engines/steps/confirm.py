@@ -241,7 +241,7 @@ def _find_way_around(ask: Inquiry) -> Sub[str]:
     if not can.names:
         return ""
     yield Note("the whole model with everything switched off")
-    oracle = make_oracle(ask.of(can.with_on(())))
+    oracle = make_oracle(ask.of(can.without(can.names)))
     m: Measurement = yield from oracle.feed(oracle.feeds)
     return "its optimizers and options off" if judge_whole(m, ask.criterion).passed else ""
 

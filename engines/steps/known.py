@@ -5,7 +5,6 @@ Looking alike is no proof. A bug is called known only where its own construction
 it shows in, fails here, and does so when its trigger says so and not beside it, and, where it has a
 switch, switching that off cures the model."""
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -62,24 +61,16 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-class KnownRow(msgspec.Struct, frozen=True):
+class KnownRow(Lookalike, frozen=True, omit_defaults=False):
     """A row of the table ``bugs``. ``shown``: what the bug's own construction did here; ``cured``:
     whether its switch cures the model, None where that was not asked. ``trigger``: in how many of
     its variants it fired, as the end of a sentence, "" where none was answered; ``holds``: some of
     either side were, and all as the table says; ``against``: the first that did otherwise, in
     words."""
 
-    bug: str
-    thread: str
-    verdict: Literal["known", "looks-like"] = "looks-like"
     shown: Shown = "not run"
+    error: float | None = None  # of the construction
     cured: bool | None = None
-    error: float | None = None
-    nodes: tuple[str, ...] = ()
-    mended: str = ""
-    cure: str = ""
-    says: str = ""
-    trigger: str = ""
     holds: bool = False
     against: str = ""
 
@@ -122,8 +113,8 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     for bug, nodes in alike[:ASKED]:
         names = tuple(index.shown_names[n] for n in nodes)
         rows.append((yield from _try_bug(ctx, findings, bug, names)))
-    rows.sort(key=lambda row: (row.verdict != "known", row.shown == "passes"))
-    found = tuple(map(_as_lookalike, rows))
+    rows.sort(key=lambda row: (not row.confirmed, row.shown == "passes"))
+    found = tuple(msgspec.convert(row, Lookalike, from_attributes=True) for row in rows)
     return Finish(
         _tell(rows, family),
         msgspec.structs.replace(findings, lookalikes=found),
@@ -157,8 +148,7 @@ def _try_bug(
         whole = WholeModel(ctx, findings)
         distance = yield from whole.compare(can.without(off), samples=(findings.sample,))
         row = msgspec.structs.replace(row, cured=distance.told and not distance.exceeds)
-    is_known = row.holds and row.cured is not False
-    return msgspec.structs.replace(row, verdict="known") if is_known else row
+    return msgspec.structs.replace(row, confirmed=row.holds and row.cured is not False)
 
 
 def hold_trigger(ctx: StepContext, bug: Bug, row: KnownRow) -> Sub[KnownRow]:
@@ -202,12 +192,15 @@ def show_bug(
     made = yield from asked(Construct(declared=declared, feed=True, seed=ctx.seed))
     if made.status != "ok":
         return "not run", None
+    engine = parse(ctx.engine)
+    for option, value in bug.settings.items():
+        engine = engine.with_option(option, value)
     m = yield from asked(
         Measure(
             model=made.facts["model"],
             inputs=made.facts["inputs"],
             samples=tuple(made.facts["samples"]),
-            engine=with_settings(ctx.engine, bug.settings),
+            engine=str(engine),
             reference=JUDGE,
         )
     )
@@ -227,35 +220,14 @@ def judge_shown(ctx: StepContext, bug: Bug, m: Measurement) -> tuple[Shown, floa
     return ("fails" if failed else "passes"), worst(m.results, rule)[2]
 
 
-def with_settings(engine: str, settings: Mapping[str, str]) -> str:
-    """The engine spec with the options that a construction is run with."""
-    spec = parse(engine)
-    for key, value in settings.items():
-        spec = spec.with_option(key, value)
-    return str(spec)
-
-
-def _as_lookalike(row: KnownRow) -> Lookalike:
-    return Lookalike(
-        row.bug,
-        row.thread,
-        row.says,
-        row.verdict == "known",
-        row.mended,
-        row.cure,
-        row.nodes,
-        row.trigger,
-    )
-
-
 def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
     if not rows:
         said = f"It looks like none of the bugs of {family} in the table (narrowdown known lists them)."
         return KnownOutcome(verdict="none", message=said)
     first = rows[0]
-    message = say_lookalike(_as_lookalike(first)) + _say_doubt(first)
+    message = say_lookalike(first) + _say_doubt(first)
     return KnownOutcome(
-        verdict=first.verdict,
+        verdict="known" if first.confirmed else "looks-like",
         bug=first.bug,
         thread=first.thread,
         says=first.says,
@@ -263,7 +235,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         mended=first.mended,
         nodes=", ".join(first.nodes),
         alike=len(rows),
-        confirmed=sum(r.verdict == "known" for r in rows),
+        confirmed=sum(r.confirmed for r in rows),
         trigger=first.trigger,
         message=message,
     )
@@ -272,7 +244,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
 def _say_doubt(row: KnownRow) -> str:
     """Why it only looks like the bug, with a space in front; "" of a known one."""
     return say_first(
-        (row.verdict == "known", ""),
+        (row.confirmed, ""),
         (
             row.shown == "passes",
             " The small model that it shows in passes here, so it may be fixed, or be another one.",

@@ -37,7 +37,6 @@ from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranke
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.statistics import say_most_wrong
 from narrowdown.engines.search.unseen import say_tried
-from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.search.whole import choose_feed, list_feeds, probe_whole
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
@@ -71,7 +70,6 @@ class QuantizationOutcome(CureOutcome, frozen=True, kw_only=True):
 
 # The search's bounds are those of precision.
 class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
     budget: Count = 400  # builds of the search
     margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
@@ -104,7 +102,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample)
     )
     rows: tuple[LayerRow, ...] = yield from rank_layers(
-        make_oracle(ask), layers, params.batch_bytes, params.most_effects
+        make_oracle(ask), layers, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
     search = PrecisionParams(budget=params.budget, margin=params.margin)

@@ -6,7 +6,7 @@ every distinct check is a row of the table ``iterations``, in the order asked: w
 its verdict, and what it left behind.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -32,38 +32,7 @@ def surround_step(spec: StepSpec[OutcomeT]) -> StepSpec[OutcomeT]:
     """The same step, its probes completed from the PROBLEM (``folder``, ``artifacts``,
     ``postprocess``), and held to what it declares: it is refused where a need is not met, and may
     change no finding but those of ``sets``."""
-    return msgspec.structs.replace(spec, run=_complete_run(spec))
 
-
-class Iteration(msgspec.Struct, frozen=True):
-    """One row of the table ``iterations``. ``artifacts``: name -> digest of what it left behind."""
-
-    iteration: int
-    attempt: int
-    nodes: int
-    verdict: str
-    detail: str
-    seconds: float
-    artifacts: dict[str, str]
-
-
-def make_iteration(
-    iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]
-) -> Iteration:
-    """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were
-    made are there."""
-    return Iteration(
-        iteration=iteration,
-        attempt=probe.attempt,
-        nodes=m.nodes,
-        verdict=verdict.kind,
-        detail=verdict.detail or m.message,
-        seconds=m.build_seconds + m.run_seconds,
-        artifacts={name: m.artifacts[name] for name in artifacts if name in m.artifacts},
-    )
-
-
-def _complete_run(spec: StepSpec[OutcomeT]) -> Callable[[StepContext], Steps[OutcomeT]]:
     def completed(ctx: StepContext) -> Steps[OutcomeT]:
         if (need := spec.lacking(ctx)) is not None:
             raise StepRefused(need.why(ctx), need.code)
@@ -100,7 +69,35 @@ def _complete_run(spec: StepSpec[OutcomeT]) -> Callable[[StepContext], Steps[Out
         tables = {TABLE: list(rows.values()), **finish.tables} if rows else finish.tables
         return msgspec.structs.replace(finish, decisive=decisive, tables=tables)
 
-    return completed
+    return msgspec.structs.replace(spec, run=completed)
+
+
+class Iteration(msgspec.Struct, frozen=True):
+    """One row of the table ``iterations``. ``artifacts``: name -> digest of what it left behind."""
+
+    iteration: int
+    attempt: int
+    nodes: int
+    verdict: str
+    detail: str
+    seconds: float
+    artifacts: dict[str, str]
+
+
+def make_iteration(
+    iteration: int, probe: AnyProbe, m: Measurement, verdict: Verdict, artifacts: Iterable[str]
+) -> Iteration:
+    """One iteration as the table has it. ``artifacts``: the names that are wanted; those that were
+    made are there."""
+    return Iteration(
+        iteration=iteration,
+        attempt=probe.attempt,
+        nodes=m.nodes,
+        verdict=verdict.kind,
+        detail=verdict.detail or m.message,
+        seconds=m.build_seconds + m.run_seconds,
+        artifacts={name: m.artifacts[name] for name in artifacts if name in m.artifacts},
+    )
 
 
 def _hold_to_sets(spec: StepSpec[msgspec.Struct], before: Findings, after: Findings) -> None:
@@ -129,16 +126,11 @@ def _complete_probe(probe: AnyProbe, ctx: StepContext) -> AnyProbe:
         case Measure() if probe.effect or probe.candidate.nodes == ranges.ALL:
             # Where the model's own outputs are compared: no cut without an effect is asked
             # otherwise than ever.
-            return _add_postprocess(probe, ctx, folder)
+            script = postprocess_script(ctx.problem.postprocess)
+            return msgspec.structs.replace(
+                probe,
+                postprocess=ctx.problem.postprocess,
+                postprocess_digest=ctx.problem.digests.get(script, ""),
+                folder=folder if script else "",
+            )
     return probe
-
-
-def _add_postprocess(probe: Measure, ctx: StepContext, folder: str) -> Measure:
-    chosen = ctx.problem.postprocess
-    script = postprocess_script(chosen)
-    digest = ctx.problem.digests.get(script, "")
-    if not script:
-        return msgspec.structs.replace(probe, postprocess=chosen) if chosen else probe
-    return msgspec.structs.replace(
-        probe, postprocess=chosen, postprocess_digest=digest, folder=folder
-    )

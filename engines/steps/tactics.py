@@ -63,7 +63,6 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
             return chosen
         # Every build fails, so there is no good one to compare kernels with; its options can still
         # be switched.
-        return (yield from _search_switches(ctx, findings, can, params.budget))
     if ctx.check or not can.names:
         reason = ctx.reason("optimizers") or "this engine has none to switch"
         why = "an external check chooses its own engine" if ctx.check else reason

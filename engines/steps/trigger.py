@@ -117,7 +117,15 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     if case is not None and case.engine:
         ctx = msgspec.structs.replace(ctx, engine=case.engine)  # alone it fails there
     yield Note("stating the case in a few lines")
-    stated = yield from asked(_state(ctx, findings))
+    stated = yield from asked(
+        State(
+            model=findings.model,
+            inputs=findings.inputs,
+            sample=case.sample if case else findings.sample,
+            reference=ctx.reference,
+            candidate=case.candidate if case else Candidate(),
+        )
+    )
     if stated.status != "ok":
         return Finish(
             TriggerOutcome(message=f"The case cannot be varied: {stated.message}"), findings
@@ -149,18 +157,6 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
     )
 
 
-def _state(ctx: StepContext, findings: Findings) -> State:
-    """The first culprit's case, else the case at hand, else the whole model."""
-    case = findings.culprits[0].case if findings.culprits else findings.case
-    return State(
-        model=findings.model,
-        inputs=findings.inputs,
-        sample=case.sample if case else findings.sample,
-        reference=ctx.reference,
-        candidate=case.candidate if case else Candidate(),
-    )
-
-
 def read_declared(stated: Measurement) -> Construction:
     """The case as it was stated, names in their order in the alphabet: a journal keeps them so, and
     in another order the search would ask other questions when it is replayed or goes on after a
@@ -174,9 +170,8 @@ class _Trial:
 
     def __init__(self, ctx: StepContext, findings: Findings, made: Construction) -> None:
         self.ctx, self.made = ctx, made
-        refusals = ("build", "crash")
-        self.refusing = bool(findings.signature and findings.signature.kind in refusals)
-        rule = findings.rule
+        signature, rule = findings.signature, findings.rule
+        self.refusing = signature is not None and signature.kind in ("build", "crash")
         self.rule = for_parts(rule) if findings.culprits or findings.case else rule
         self.runs = max(1, findings.looks)
 

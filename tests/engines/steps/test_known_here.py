@@ -52,6 +52,6 @@ def test_a_construction_does_what_the_table_says_of_this_release(
         )
     assert shown == WRONG[said], error
     if shown == "fails":
-        held = drive(here, hold_trigger(here.context(), bug, KnownRow(bug.id, "")))
+        held = drive(here, hold_trigger(here.context(), bug, KnownRow(bug.id, "", "")))
         assert held.against == ""
         assert held.holds
