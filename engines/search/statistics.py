@@ -63,13 +63,13 @@ def fisher_exact(failures: int, runs: int, other_failures: int, other_runs: int)
     return min(1.0, math.fsum(p for p in ways if p <= seen))
 
 
-def runs_to_see(rate: float, confidence: float = CONFIDENCE) -> int:
-    """How many runs show a fault of this rate at least once with this confidence."""
+def runs_to_see(rate: float) -> int:
+    """How many runs show a fault of this rate at least once, at 95 %."""
     if rate >= 1:
         return 1
     if rate <= 0:
         return 0
-    return math.ceil(math.log(1 - confidence) / math.log1p(-rate))
+    return math.ceil(math.log(1 - CONFIDENCE) / math.log1p(-rate))
 
 
 def say_ruled_out(runs: int) -> str:
@@ -84,15 +84,11 @@ def _log_choose(n: int, k: int) -> float:
 
 
 def _binomial_cdf(k: int, n: int) -> Callable[[float], float]:
-    """P(X <= k) for X binomial(n, p), of any p: summed in logarithms so that n in the thousands
-    stays exact enough."""
+    """P(X <= k) for X binomial(n, p), of any p between 0 and 1: summed in logarithms so that n in the
+    thousands stays exact enough."""
     ways = [_log_choose(n, i) for i in range(k + 1)]
 
     def at_most(p: float) -> float:
-        if p <= 0:
-            return 1.0
-        if p >= 1:
-            return 1.0 if k >= n else 0.0
         hit, miss = math.log(p), math.log1p(-p)
         return min(
             1.0, math.fsum(math.exp(way + i * hit + (n - i) * miss) for i, way in enumerate(ways))

@@ -51,7 +51,7 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
         return msgspec.structs.replace(findings, signature=signed, sample=first)
     if not judge_whole(m, rule).failed:
         return findings
-    result = _choose_result(m, rule)
+    result = choose_result(m, rule)
     name = result.sample
     feed, fed = name.partition("/")[0], choose_feed(findings, name)
     # Rows that fail now and then may be failing together: they are not told apart.
@@ -66,7 +66,7 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     )
 
 
-def _choose_result(m: Measurement, rule: Criterion) -> SampleResult:
+def choose_result(m: Measurement, rule: Criterion) -> SampleResult:
     """The worst result that fails, in the first run that does: an intermittent failure may sit in
     any."""
     run = next(run for run in m.each_run if list_failing(run, rule))

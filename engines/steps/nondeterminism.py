@@ -42,10 +42,12 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
     sources = sorted(index.first_of(errors), key=lambda t: (-errors[t], t))
     suspects = tuple(_accuse(ask, t, errors[t]) for t in sources)
     failed = failures > 0 or (findings.signature is not None and findings.signature.looks > 1)
+    found = bool(suspects) and failed
     outcome = NondeterminismOutcome(
-        nondeterministic=bool(suspects) and failed,
+        nondeterministic=found,
         runs=asked_for,
         failures=failures,
+        missed="" if found else say_ruled_out(asked_for),
         message=f"No tensor differs between {asked_for} runs.",
     )
     if suspects:
@@ -57,10 +59,8 @@ def nondeterminism(ctx: StepContext) -> Steps[NondeterminismOutcome]:
             first_op=index.nodes[first.node].op,
             message=f"{first.name} gives other values for the same inputs: {failures} of {asked_for} runs fail.",
         )
-    if not outcome.nondeterministic:
-        missed = say_ruled_out(asked_for)
-        return Finish(msgspec.structs.replace(outcome, missed=missed), findings)
-    return Finish(outcome, msgspec.structs.replace(findings, suspects=suspects))
+    known = msgspec.structs.replace(findings, suspects=suspects) if found else findings
+    return Finish(outcome, known)
 
 
 def _watch_runs(ask: Inquiry, runs: int) -> Sub[tuple[dict[int, float], int, int]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.judge import judge_whole, sign_failure, worst
+from narrowdown.engines.compare.judge import judge_whole, sign_failure
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
@@ -29,6 +29,7 @@ from narrowdown.engines.search.determined import see_rows
 from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.whole import (
     choose_feed,
+    choose_result,
     list_feeds,
     lock_failure,
     look_at_whole,
@@ -62,8 +63,10 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
         )
-    steps = half = ""
-    if not findings.inputs and not _needs_no_inputs(ctx):
+    precision = ctx.engine_info.precision
+    # A user's check may need no inputs of ours.
+    wanted = not ctx.check or "{inputs}" in ctx.check or "{expected}" in ctx.check
+    if wanted and not findings.inputs:
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
@@ -71,17 +74,20 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         # A journal of an earlier version says whether it is quantized, and not to what or whether
         # in its weights alone.
         codes = str(made.facts.get("codes") or ("int8" if made.facts.get("quantized") else ""))
-        # An engine that is held against the same codes may be off by what is rounded while it runs;
-        # of weights nothing is.
-        same_codes = not (unquantized(ctx.reference) or recorded(ctx.reference))
-        steps = str(made.facts.get("rounded", codes)) if same_codes else codes
-        # Against the model before it was converted, what halves cost is no failure.
-        stated = str(made.facts.get("half", ""))
-        half = stated if unquantized(ctx.reference) else ""
+        half = str(made.facts.get("half", ""))
+        if unquantized(ctx.reference):
+            # Against the model before it was converted, what halves cost is no failure.
+            precision = codes or half or precision
+        elif recorded(ctx.reference):
+            precision = codes or precision
+        else:
+            # An engine that is held against the same codes may be off by what is rounded while it
+            # runs; of weights nothing is.
+            precision = str(made.facts.get("rounded", codes)) or precision
         said = (
             *_say_guesses(made),
             *made.facts.get("warnings", ()),
-            *intake.say_half(stated, ctx.reference),
+            *intake.say_half(half, ctx.reference),
             *intake.say_large(made.facts.get("large", {}), ctx),
         )
         tried = _with_inputs(findings, made)
@@ -95,9 +101,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         )
         yield from golden_reference.refuse_unfit(ctx, findings)
     if findings.criterion is None:
-        findings = msgspec.structs.replace(
-            findings, criterion=criterion(problem, steps or half or ctx.engine_info.precision)
-        )
+        findings = msgspec.structs.replace(findings, criterion=criterion(problem, precision))
     return findings
 
 
@@ -188,10 +192,11 @@ def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findi
     )
     if cured.status != "ok" or not judge_whole(cured, rule).failed:
         return findings
-    name = worst(cured.results, rule)[0]
-    signature = sign_failure(next(r for r in cured.results if r.sample == name), rule, name)
+    left = choose_result(cured, rule)
     return msgspec.structs.replace(
-        findings, round_signature=signature, sample=chosen or choose_feed(findings, name)
+        findings,
+        round_signature=sign_failure(left, rule, left.sample),
+        sample=chosen or choose_feed(findings, left.sample),
     )
 
 
@@ -235,8 +240,3 @@ def _plain_inputs(
 def _say_guesses(made: Measurement) -> tuple[str, ...]:
     """What was guessed of the inputs, as notes."""
     return tuple(f"{GUESSED}{guess}" for guess in made.facts.get("guesses", ()))
-
-
-def _needs_no_inputs(ctx: StepContext) -> bool:
-    """Whether the user's check needs no inputs of ours."""
-    return bool(ctx.check) and "{inputs}" not in ctx.check and "{expected}" not in ctx.check
