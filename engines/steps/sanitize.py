@@ -8,12 +8,12 @@ from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import by_sample, exceed, judge_check, judge_cured, worst
+from narrowdown.engines.compare.judge import by_sample, judge_check, judge_cured, worst
 from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, Sanitize
-from narrowdown.engines.search.unseen import GIVEN, add_made, count_wanted, say_tried, try_made
+from narrowdown.engines.search.unseen import GIVEN, Basis, count_plain, say_tried, try_unseen
 from narrowdown.engines.search.whole import (
     keep_rate,
     list_failing,
@@ -49,23 +49,20 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Tried(NamedTuple):
-    """The cleaned model, ``clean``, and how it did. ``base``: the outcome as far as it is known; its
-    message says what became of the nodes."""
+    """The cleaned model, ``clean``, and how it did. ``base``, wherever it is handed on beside this:
+    the outcome as far as it is known; its message says what became of the nodes."""
 
     ctx: StepContext
     before: Findings
     clean: Findings
     measurement: Measurement
-    base: SanitizeOutcome
 
-    def keep_original(
-        self, reason: str, verdict: Literal["fails", "could-not"]
-    ) -> Finish[SanitizeOutcome]:
-        message = f"{self.base.message}, but {reason}; going on with the original."
-        outcome = msgspec.structs.replace(
-            self.base, verdict=verdict, reason=reason, message=message
-        )
-        return Finish(outcome, self.before)
+
+def _keep_original(
+    base: SanitizeOutcome, reason: str, verdict: Literal["fails", "could-not"]
+) -> SanitizeOutcome:
+    message = f"{base.message}, but {reason}; going on with the original."
+    return msgspec.structs.replace(base, verdict=verdict, reason=reason, message=message)
 
 
 def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
@@ -86,26 +83,27 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     clean, m = yield from measure_whole(ctx, clean, runs=before.looks)
     locked: Findings = yield from lock_failure(ctx, clean, m)
     base = SanitizeOutcome(nodes_before=nodes, nodes_after=left, failure=failure, message=said)
-    tried = _Tried(ctx, before, clean, m, base)
-    finish: Finish[SanitizeOutcome] = yield from _choose_model(tried, locked)
+    tried = _Tried(ctx, before, clean, m)
+    finish: Finish[SanitizeOutcome] = yield from _choose_model(tried, base, locked)
     return msgspec.structs.replace(finish, tables={"sanitized": [{"model": clean.model}]})
 
 
-def _choose_model(tried: _Tried, locked: Findings) -> Sub[Finish[SanitizeOutcome]]:
+def _choose_model(
+    tried: _Tried, base: SanitizeOutcome, locked: Findings
+) -> Sub[Finish[SanitizeOutcome]]:
     """Which of the two models the search goes on with."""
     before, after, m = tried.before.signature, locked.signature, tried.measurement
     rule = tried.before.rule
-    if reason := (yield from _find_other_failure(tried, after)):
-        return tried.keep_original(reason, "could-not")
+    if reason := (yield from _find_other_failure(tried, base, after)):
+        return Finish(_keep_original(base, reason, "could-not"), tried.before)
     old = before.error if before and before.kind == "accuracy" else None
     new = worst(m.results, rule)[2] if m.results else None
     if after is not None and after.kind == "accuracy":
         new = after.error
-    base = msgspec.structs.replace(tried.base, error=new, error_before=old)
-    tried = tried._replace(base=base)
+    base = msgspec.structs.replace(base, error=new, error_before=old)
     decisive = {"whole": (probe_whole(tried.ctx, tried.clean),)}
     if after is None:
-        outcome: SanitizeOutcome = yield from _hold_cure(tried)
+        outcome: SanitizeOutcome = yield from _hold_cure(tried, base)
         return Finish(outcome, tried.before, decisive=decisive)
     # What cleaning up adds is another failure than the one that was asked about. Of what comes and
     # goes one run does not tell.
@@ -113,10 +111,12 @@ def _choose_model(tried: _Tried, locked: Findings) -> Sub[Finish[SanitizeOutcome
         failing = {r.sample.partition("/")[0] for r in list_failing(m.results, rule)}
         if after.error > (1 + SAME) * before.error:
             now, was = wrong_by(after.error, after.metric), wrong_by(old, after.metric)
-            return tried.keep_original(f"it makes the error larger ({now}, before {was})", "fails")
-        if tried.before.sample.partition("/")[0] not in failing:
+            reason = f"it makes the error larger ({now}, before {was})"
+        elif tried.before.sample.partition("/")[0] not in failing:
             here, there = say_sample(tried.before.sample), say_sample(after.sample)
-            return tried.keep_original(f"{here} passes with it, and {there} fails", "fails")
+            reason = f"{here} passes with it, and {there} fails"
+        if reason:
+            return Finish(_keep_original(base, reason, "fails"), tried.before)
     still = "is still refused" if after.kind == "build" else "still fails"
     message = f"{base.message}; it {still}."
     outcome = msgspec.structs.replace(base, verdict="fails", goes_on="sanitized", message=message)
@@ -124,9 +124,9 @@ def _choose_model(tried: _Tried, locked: Findings) -> Sub[Finish[SanitizeOutcome
     return Finish(outcome, found, decisive=decisive)
 
 
-def _find_other_failure(tried: _Tried, after: Signature | None) -> Sub[str]:
+def _find_other_failure(tried: _Tried, base: SanitizeOutcome, after: Signature | None) -> Sub[str]:
     """Why the sanitized model says nothing of the failure; "" where it does."""
-    before, m, base = tried.before.signature, tried.measurement, tried.base
+    before, m = tried.before.signature, tried.measurement
     if other := say_other(before or Signature("accuracy", ""), after, m):
         return f"the sanitized model {other}"
     if before is None:
@@ -142,12 +142,12 @@ def _find_other_failure(tried: _Tried, after: Signature | None) -> Sub[str]:
     return ""
 
 
-def _hold_cure(tried: _Tried) -> Sub[SanitizeOutcome]:
+def _hold_cure(tried: _Tried, base: SanitizeOutcome) -> Sub[SanitizeOutcome]:
     """That the cleaned model, which passes on every sample, cures: claimed where something
     of the user's failed, and where it passes on samples made near these as well, as of any
     workaround."""
-    said, m = tried.base.message, tried.measurement
-    base = msgspec.structs.replace(tried.base, verdict="passes", message=f"{said}; it passes now.")
+    said, m = base.message, tried.measurement
+    base = msgspec.structs.replace(base, verdict="passes", message=f"{said}; it passes now.")
     # What failed nowhere is not cured, what a check runs on is its own, and what only has to build
     # has no outputs.
     if tried.before.signature is None or tried.ctx.check or not m.results:
@@ -165,8 +165,7 @@ def _hold_cure(tried: _Tried) -> Sub[SanitizeOutcome]:
         unseen_failing=unseen.plain,
     )
     if unseen.ok < unseen.n or (not unseen.n and given < GIVEN):
-        tried = tried._replace(base=msgspec.structs.replace(base, message=said))
-        return tried.keep_original(told, "could-not").outcome
+        return _keep_original(msgspec.structs.replace(base, message=said), told, "could-not")
     return msgspec.structs.replace(base, message=f"{said}; it passes now: {told}.")
 
 
@@ -180,14 +179,10 @@ def _try_near(tried: _Tried) -> Sub[Unseen]:
         held = yield from cleaned.run_as_needed(feeds, inputs=inputs)
         return held.measurement
 
-    near, made = yield from try_made(oracle, ask, count_wanted(m, 0), len(m.results))
-    counted = by_sample(made.counted)
-    plain = len(counted)  # of a crash or a refusal
-    if counted and oracle.failure.kind == "accuracy":
-        without: Measurement = yield from oracle.feed(near.feeds, inputs=near.inputs)
-        as_given = by_sample(without)
-        plain = sum(exceed(as_given.get(s, ()), oracle.criterion) for s in counted)
-    return add_made(Unseen(), made, oracle.criterion, plain=plain)
+    made = yield from try_unseen(oracle, ask, m, Basis(m))
+    if oracle.failure.kind != "accuracy":  # a crash or a refusal is so on any values
+        return msgspec.structs.replace(made.unseen, plain=made.unseen.n)
+    return (yield from count_plain(oracle, made))
 
 
 def _fails_again(tried: _Tried, signature: Signature) -> Sub[bool]:
