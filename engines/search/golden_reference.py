@@ -72,8 +72,7 @@ def try_golden(model: WholeModel, m: Measurement) -> Sub[Tried]:
         if between.told:
             heard = msgspec.structs.replace(heard, other=second.judge)
         if between.told and between.error > SHARE * (heard.error or 0.0):
-            heard = msgspec.structs.replace(heard, standing="contradicted")
-            return Tried(model, m, heard, "unresolved")
+            return Tried(model, m, heard.stand("contradicted"), "unresolved")
     return (yield from _hold_engine(model, m, heard, right=False))
 
 
@@ -83,25 +82,21 @@ def _hold_engine(model: WholeModel, m: Measurement, heard: Heard, *, right: bool
     differs = "golden outputs compute nothing; the model in FP32 differs from them too, which is the export's fault"
     agrees = "golden outputs compute nothing; in FP32 it gives what they say"
     engine, against = yield from stand_in(model, heard.judge, agrees if right else differs)
-    heard = msgspec.structs.replace(heard, standing="unclear", apart=engine.error)
+    heard = heard.stand("unclear", apart=engine.error)
     if not engine.told:
-        heard = msgspec.structs.replace(heard, standing="unmeasured", why=engine.why)
-        return Tried(model, m, heard, "unresolved")
+        return Tried(model, m, heard.stand("unmeasured", why=engine.why), "unresolved")
     if right:
         if not engine.exceeds:
             return Tried(model, m, heard, "unresolved")
-        heard = msgspec.structs.replace(heard, standing="model-right")
-        return Tried(against, engine.measurement, heard)
+        return Tried(against, engine.measurement, heard.stand("model-right"))
     feed, shapes = (model.findings.sample or model.findings.samples[0].id,), _shapes(model.ctx)
     parting = yield from find_parting(
         model.unlimited, feed, heard.judge, model.reference, recorded=shapes
     )
     if engine.exceeds:
-        heard = msgspec.structs.replace(heard, standing="both")
-        return Tried(against, engine.measurement, heard, parting=parting)
+        return Tried(against, engine.measurement, heard.stand("both"), parting=parting)
     _refuse_other_shapes(model.ctx, m)
-    heard = msgspec.structs.replace(heard, standing="export")
-    return Tried(model, m, heard, "export", parting=parting)
+    return Tried(model, m, heard.stand("export"), "export", parting=parting)
 
 
 def _refuse_other_shapes(ctx: StepContext, m: Measurement) -> None:

@@ -75,6 +75,10 @@ class Heard(msgspec.Struct, frozen=True):
     output: str = ""
     beside: bool | None = None
 
+    def stand(self, standing: Standing, **found: object) -> "Heard":
+        """The same, with this standing and with what was ``found`` beside it."""
+        return msgspec.structs.replace(self, standing=standing, **found)
+
 
 def ask_independent(model: WholeModel, feed: tuple[str, ...]) -> Sub[Heard]:
     """What independent engines say of the reference, as ``Heard``: one is asked where it confirms,
@@ -145,7 +149,7 @@ def find_odd_one(first: Heard, second: Heard, apart: float | None) -> Heard:
     if apart is None:
         return told
     if _agree_clearly(apart, (off, other_off)):
-        return msgspec.structs.replace(told, standing="wrong")
+        return told.stand("wrong")
     for near, odd in ((first, second), (second, first)):
         if _agree_clearly(near.error or 0.0, (odd.error or 0.0, apart)):
             return Heard("right", near.judge, near.error)

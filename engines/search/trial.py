@@ -81,7 +81,7 @@ def try_reference(model: WholeModel, m: Measurement) -> Sub[Tried]:
         # decide.
         moves = yield from measure_moves(model, feed, heard.output)
         if (heard.error or 0.0) <= WITHIN * moves:
-            heard = msgspec.structs.replace(heard, standing="rounding", moves=moves)
+            heard = heard.stand("rounding", moves=moves)
     tried = Tried(model, m, heard, moved=moved)
     match heard.standing:
         case "wrong":
@@ -124,14 +124,12 @@ def _weigh_alone(tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
         moves = yield from measure_moves(model, feed, heard.output)
         if SHARE * off <= moves:
             return tried
-        doubted = msgspec.structs.replace(heard, standing="doubted")
-        return msgspec.structs.replace(tried, heard=doubted, verdict="unresolved")
+        return msgspec.structs.replace(tried, heard=heard.stand("doubted"), verdict="unresolved")
     engine = yield from model.compare(reference=heard.judge, samples=feed)
     if not engine.told or engine.error > engine.allowed or engine.error > SHARE * signature.error:
         return tried
-    sides = msgspec.structs.replace(heard, standing="sides")
     verdict: Verdict = "unresolved" if heard.beside is False else "reference"
-    return msgspec.structs.replace(tried, heard=sides, verdict=verdict)
+    return msgspec.structs.replace(tried, heard=heard.stand("sides"), verdict=verdict)
 
 
 def _find_elsewhere(model: WholeModel, m: Measurement) -> Sub[tuple[Findings, Moved] | None]:
@@ -191,7 +189,4 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
         stands = passed and (heard.error or 0.0) <= engine.allowed
         return msgspec.structs.replace(tried, verdict="" if stands else "reference")
     found = msgspec.structs.replace(against.findings, alike=passed)
-    heard = msgspec.structs.replace(heard, standing="replaced")
-    return msgspec.structs.replace(
-        tried, model=against.of(found), measurement=engine.measurement, heard=heard
-    )
+    return Tried(against.of(found), engine.measurement, heard.stand("replaced"), moved=tried.moved)
