@@ -120,7 +120,6 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
         -1
     )  # given samples that are right with what is accused in FP32 and nothing else; -1: not asked
     accused_n: int = 0  # of so many
-    of: int = 0  # nodes that could be kept; 0: not counted (an earlier version)
     in_model: tuple[
         str, ...
     ] = ()  # those nodes by the names of the model in the file, where there is one

@@ -34,12 +34,9 @@ SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good
 
 
 # 48 suspects bound the builds: by added error alone real models tie five infinities of which three
-# are harmless, and a strict tolerance makes every node a suspect. Three levels of producers, as a
-# variance is a square, a mean and a difference; eight quiet nodes: a bound, chosen and not measured.
+# are harmless, and a strict tolerance makes every node a suspect.
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     most_suspects: Count = 48  # whose effect is measured
-    levels: Count = 3  # of producers that an amplifying node is tried with
-    quiet: Count = 8  # nodes before the first bad tensor whose small error may grow
     budget: Count = 0  # suspects whose effect is measured; 0: all
 
 
@@ -59,10 +56,10 @@ def accuse(
     """Transplant the error of each node that adds any, worst first, into the clean reference run;
     rank by what arrives."""
     asker = _Asker(oracle, added, bounds.budget)
-    nodes, quiet = _rank(asker, inherited, bounds)
+    nodes, quiet = _rank(asker, inherited, bounds.most_suspects)
     yield from _ask_alone(asker, nodes)
     if not asker.suspects:
-        yield from _ask_with_producers(asker, nodes, bounds.levels)
+        yield from _ask_with_producers(asker, nodes)
     if not asker.suspects:
         yield from _ask_alone(asker, quiet)
     return Accused(order_accused(asker.suspects), asker.verdicts, asker.left)
@@ -77,30 +74,24 @@ class _Asker:
         self.verdicts: dict[int, str] = {}
         self.left = 0
         self._asked_for = 0  # suspects, with those that are asked for again in a larger group
-        by_amount = sorted(added, key=lambda t: (self._amount_at(t), -t))
-        self.worst = {
-            oracle.index.tensors[t].producer: t for t in by_amount
-        }  # node -> its tensor that is furthest off
-
-    def _amount_at(self, tensor: int) -> float:
-        return badness(self.added[tensor][0], self.oracle.criterion)
-
-    def amount(self, node: int) -> float:
-        """The largest error that it adds."""
-        return self._amount_at(self.worst[node])
+        errors = {t: badness(stored, oracle.criterion) for t, (stored, _) in added.items()}
+        furthest = sorted(added, key=lambda t: (errors[t], -t))
+        # node -> its tensor that is furthest off, and by how much
+        self.worst = {oracle.index.tensors[t].producer: t for t in furthest}
+        self.amount = {n: errors[t] for n, t in self.worst.items()}
 
     def adds_enough(self, node: int) -> bool:
         """A tenth of what is allowed, at a node, is the least that could matter; below it lies the
         rounding of a right engine. (An error of less that grows on its way is looked for among the
         quiet ones.)"""
         name = self.oracle.index.tensors[self.worst[node]].name
-        return self.amount(node) > limit(self.oracle.criterion, name) / 10
+        return self.amount[node] > limit(self.oracle.criterion, name) / 10
 
     def amplifies(self, node: int) -> bool:
         """Whether it adds far more when it is fed as stored than when it is fed exactly. Of all who
         are accused in tests/engines, amplifiers reach 217 times and more, all others 1."""
         exact = self.added[self.worst[node]][1]
-        return exact is not None and self.amount(node) > FAULTLESS * badness(
+        return exact is not None and self.amount[node] > FAULTLESS * badness(
             exact, self.oracle.criterion
         )
 
@@ -114,13 +105,10 @@ class _Asker:
 
     def measure(self, n: int, group: tuple[int, ...]) -> Sub[bool]:
         """Whether the error of its group is a tenth of the failure: then it is a suspect."""
-        index, criterion, name = (
-            self.oracle.index,
-            self.oracle.criterion,
-            self.oracle.index.shown_names[n],
-        )
-        text = f"does the error of {name} reach the outputs?"
-        note = Note(text, best=0, tried=self._asked_for)
+        index, criterion = self.oracle.index, self.oracle.criterion
+        name = index.shown_names[n]
+        asks = f"does the error of {name} reach the outputs?"
+        note = Note(asks, best=0, tried=self._asked_for)
         self._asked_for += 1
         outputs = tuple(t for t in index.nodes[n].outputs if t in self.added)
         answer: Answer = yield from self.oracle.ask(
@@ -138,7 +126,7 @@ class _Asker:
             node=n,
             tensor=self.worst[n],
             nodes=ranges.encode({*group, *(list_producers(index, [n]) if self.amplifies(n) else ())}),
-            own=self.amount(n),
+            own=self.amount[n],
             effect=answer.effect,
             name=name,
             added_exact=badness(exact, criterion) if exact is not None else None,
@@ -148,19 +136,17 @@ class _Asker:
         return True
 
 
-def _rank(
-    asker: _Asker, inherited: Mapping[int, Score], bounds: Bounds
-) -> tuple[list[int], list[int]]:
+def _rank(asker: _Asker, inherited: Mapping[int, Score], most: int) -> tuple[list[int], list[int]]:
     """The nodes to ask about, the largest error first; and those that add too little by themselves
-    and lead to the first bad tensor."""
+    and lead to the first bad tensor: eight, a bound, chosen and not measured."""
     worst = asker.worst
     ranked = sorted(
-        (n for n in worst if asker.amount(n) > 0), key=lambda n: (-asker.amount(n), worst[n])
+        (n for n in worst if asker.amount[n] > 0), key=lambda n: (-asker.amount[n], worst[n])
     )
     telling = {n for n in worst if asker.adds_enough(n)}
     leading = set(asker.oracle.index.ancestors(_first_bad(asker.oracle, inherited)))
     quiet = [n for n in ranked if n in leading - telling]
-    return [n for n in ranked if n in telling][: bounds.most_suspects], quiet[: bounds.quiet]
+    return [n for n in ranked if n in telling][:most], quiet[:8]
 
 
 def _ask_alone(asker: _Asker, nodes: Sequence[int]) -> Sub[None]:
@@ -168,12 +154,13 @@ def _ask_alone(asker: _Asker, nodes: Sequence[int]) -> Sub[None]:
         yield from asker.measure(n, (n,))
 
 
-def _ask_with_producers(asker: _Asker, nodes: Sequence[int], levels: int) -> Sub[None]:
-    """Nodes that amplify, with what made their inputs, up to so many steps back."""
+def _ask_with_producers(asker: _Asker, nodes: Sequence[int]) -> Sub[None]:
+    """Nodes that amplify, with what made their inputs, up to three steps back: a variance is a
+    square, a mean and a difference."""
     for n in asker.while_asked([n for n in nodes if asker.amplifies(n)]):
         group: tuple[int, ...] = (n,)
-        for _ in range(levels):
-            group = _with_producers(asker.oracle.index, group)
+        for _ in range(3):
+            group = tuple(sorted({*group, *list_producers(asker.oracle.index, group)}))
             if (yield from asker.measure(n, group)):
                 break
 
@@ -227,7 +214,3 @@ def list_producers(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
         index.made_by(t) for n in nodes for t in index.nodes[n].reads if index.tensors[t].floating
     )
     return tuple(sorted({n.id for n in made if n is not None}))
-
-
-def _with_producers(index: GraphIndex, group: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(sorted({*group, *list_producers(index, group)}))

@@ -207,7 +207,9 @@ def open_bodies(model: WholeModel) -> Sub[Findings]:
     m = opened.measurement
     locked: Findings = yield from lock_failure(model.ctx, clean, m)
     said = f"{_say_opened(made)}: these nodes stand in their place."
-    if signature.kind == "build" and _is_right(clean, m):
+    # Right, too, is what was built where this machine cannot run it.
+    right = m.status == "ok" and (not m.results or judge_whole(m, clean.rule).passed)
+    if signature.kind == "build" and right:
         fixable = msgspec.structs.replace(findings, fixable=say_while(made) or ALWAYS)
         return _noted(fixable, said, _say_way_around(model, made, len(agreed)), *kept)
     if why := _other(signature, locked.signature, m):
@@ -224,13 +226,6 @@ def open_bodies(model: WholeModel) -> Sub[Findings]:
         f"{said} It fails so too, and the search goes on inside.{some if left else ''}",
         *kept,
     )
-
-
-def _is_right(findings: Findings, m: Measurement) -> bool:
-    """Whether the engine built it and, where it can run it, gave the right values."""
-    if m.status != "ok":
-        return False
-    return not m.results or judge_whole(m, findings.rule).passed
 
 
 def _say_way_around(model: WholeModel, made: Measurement, agreed: int) -> str:

@@ -58,14 +58,14 @@ class Left(msgspec.Struct, frozen=True):
     still: bool = False
 
 
-def list_cuts(oracle: Oracle, case: Case, cause: str, most: int) -> Sub[tuple[Cut, ...]]:
+def list_cuts(oracle: Oracle, case: Case, cause: str) -> Sub[tuple[Cut, ...]]:
     """The ways to take this case out of the model, the one first that leaves in it what was wrong
-    before. ``most``: steps that a patch moves forward."""
+    before."""
     nodes = ranges.decode(case.node_ids)
     if cause == "quantization" and (pairs := find_bypassable(oracle.index, nodes)):
         # Computed exactly a dequantizer gives what its codes are worth, and the loss is in these.
         return (Cut(nodes, keep=pairs),)
-    patched, fits = yield from _walk_forward(oracle, case, most, small=cause in VANISHING)
+    patched, fits = yield from _walk_forward(oracle, case, small=cause in VANISHING)
     around = patched.around
     # Wrong by what its own nodes do to what they are given, and not by how that was rounded.
     own = case.feed == "stored" and not case.needs_higher_inputs
@@ -76,7 +76,7 @@ def list_cuts(oracle: Oracle, case: Case, cause: str, most: int) -> Sub[tuple[Cu
     return (patched,)
 
 
-def _walk_forward(oracle: Oracle, case: Case, most: int, *, small: bool) -> Sub[tuple[Cut, bool]]:
+def _walk_forward(oracle: Oracle, case: Case, *, small: bool) -> Sub[tuple[Cut, bool]]:
     """The tensors that cut this case off when they are fed with reference values, and whether the
     case's own outputs could be fed at once.
 
@@ -89,7 +89,9 @@ def _walk_forward(oracle: Oracle, case: Case, most: int, *, small: bool) -> Sub[
     nodes = set(ranges.decode(case.node_ids))
     _, leaves = index.boundary(nodes)
     patches, fits = set(leaves), True
-    for _ in range(most):
+    # Twelve steps forward are a bound, chosen and not measured: a norm's square, sum and root take
+    # three.
+    for _ in range(12):
         note = Note("the whole model, with right values put in after the case")
         answer: Answer = yield from oracle.ask(
             Question(fed=Fed((case.sample,)), right=frozenset(patches), build=0, note=note)

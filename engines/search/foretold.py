@@ -40,19 +40,16 @@ class Place(msgspec.Struct, frozen=True):
     keep: tuple[int, ...]
 
 
-def foretell_places(oracle: Oracle, op: str = "") -> Sub[tuple[Place, ...]]:
+def foretell_places(oracle: Oracle) -> Sub[tuple[Place, ...]]:
     """Every node (``Place``) that makes values beyond the engine's storage type of values within
-    it, on any sample, in the order of the graph; none where the reference did not answer. ``op``:
-    of this kind alone.
+    it, on any sample, in the order of the graph; none where the reference did not answer.
 
     All tensors of all samples would have to be computed and kept for that. So the sample that the
     search works on, whose values are kept anyhow, says who comes near; the others are run for
     those, and for who reads them.
     """
     index, largest = oracle.index, largest_finite(oracle.storage)
-    near = [n for n in oracle.live if index.nodes[n].op == op]
-    if not op:
-        near = yield from _list_near(oracle, oracle.live, largest)
+    near: list[int] = yield from _list_near(oracle, oracle.live, largest)
     # With who reads them: mostly some are beyond it in turn, and a run of all samples costs more
     # than these tensors.
     behind = {*near, *(r for t in list_made(index, near) for r in index.readers[t])}

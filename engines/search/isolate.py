@@ -33,7 +33,7 @@ class Isolated(msgspec.Struct, frozen=True):
 
 
 def isolate_first(
-    oracle: Oracle, suspects: Sequence[Suspect], growth: int, most: int
+    oracle: Oracle, suspects: Sequence[Suspect], most: int, growth: int = 8
 ) -> Sub[Isolated]:
     """The first that fails alone, else why the last did not. ``growth``: how often a cut is grown,
     to at most so many nodes."""

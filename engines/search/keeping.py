@@ -204,7 +204,6 @@ class _Keeping:
             keep_as_workaround(ask, keep, n, max(error, unseen.error if unseen else 0.0)),
             samples_ok=n - len(told.missed),
             undetermined=len(told.loose),
-            of=every,
             cost=f"{len(keep)} of {every} {what}",
             unseen=unseen,
         )

@@ -61,8 +61,7 @@ class KeptSets:
             if feed not in known:
                 left.setdefault(self.near.get(feed, ""), []).append(feed)
         if left:
-            text = f"keeping {len(keep)} of {len(self.oracle.index.nodes)} nodes in FP32"
-            yield Note(text)
+            yield Note(f"keeping {len(keep)} of {len(self.oracle.index.nodes)} nodes in FP32")
             # What is asked of a set right after it was built costs no other build.
             self.spent += keep != self._built
             self._built = keep

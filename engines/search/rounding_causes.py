@@ -4,6 +4,7 @@ up to one. Pure, over scores; ``engines.search.cause`` makes sentences of them."
 import math
 from collections.abc import Iterable
 
+from narrowdown.engines.findings import Suspect
 from narrowdown.engines.search.evidence import (
     FAULTLESS,
     ROUNDINGS,
@@ -114,27 +115,25 @@ def find_cancelled_terms(e: Evidence, i: Inner) -> Facts | None:
 def list_amplifying(e: Evidence) -> Iterable[Inner]:
     """The node that is right when fed exactly and wrong when fed what the engine would have stored;
     the whole case where no node is known to be it."""
-    suspect = e.suspect
-    if suspect is not None and _is_amplifying(e):
+    if suspect := _find_amplifier(e):
         return [next((i for i in e.made if i.node == suspect.name), e.whole)]
     if e.case.needs_higher_inputs:
         return e.made if len(e.made) == 1 else [e.whole]
     return []
 
 
-def _is_amplifying(e: Evidence) -> bool:
-    """What rounding its inputs alone does is no amplifying, however exact it is otherwise."""
+def _find_amplifier(e: Evidence) -> Suspect | None:
+    """The suspect, where it amplifies. What rounding its inputs alone does is no amplifying, however
+    exact it is otherwise."""
     suspect = e.suspect
-    return (
-        suspect is not None
-        and suspect.added_exact is not None
-        and suspect.own > max(FAULTLESS * suspect.added_exact, TWICE * e.unit)
-    )
+    if suspect is None or suspect.added_exact is None:
+        return None
+    return suspect if suspect.own > max(FAULTLESS * suspect.added_exact, TWICE * e.unit) else None
 
 
 def _say_amplifying(e: Evidence) -> str:
-    suspect = e.suspect
-    if suspect is None or not _is_amplifying(e):
+    suspect = _find_amplifier(e)
+    if suspect is None:
         return f"The case passes when fed exactly and is {e.wrong} when its inputs are rounded to {e.storage}"
     return (
         f"{suspect.name} fed exact inputs is wrong by {say_error(suspect.added_exact)}, "

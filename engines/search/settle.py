@@ -163,7 +163,13 @@ def _list_cuts(
             for kept in dict.fromkeys((1, size // 2)) if of else ():
                 start = min(row, size - kept)
                 yield tuple(
-                    _keep_rows(t, axis, kept, start if t in feeds and not axis else 0)
+                    Edit(
+                        "keep-rows",
+                        tensor=t,
+                        axis=axis,
+                        value=float(kept),
+                        start=start if t in feeds and not axis else 0,
+                    )
                     for t, axis in of
                 )
 
@@ -176,10 +182,6 @@ def _group_axes(index: GraphIndex, tensors: Iterable[int]) -> dict[int, list[tup
             if size > 1:
                 axes.setdefault(size, []).append((t, axis))
     return axes
-
-
-def _keep_rows(tensor: int, axis: int, kept: int, start: int) -> Edit:
-    return Edit("keep-rows", tensor=tensor, axis=axis, value=float(kept), start=start)
 
 
 def count_weight_bytes(index: GraphIndex, nodes: Iterable[int]) -> int:

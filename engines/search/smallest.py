@@ -14,25 +14,27 @@ finds is asked of the engine as it was given. If that is right, the search begin
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Count, Note, Sub
 from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.search.alone import find_alone
 from narrowdown.engines.search.search import Trials, minimise, prove_one_minimal
-from narrowdown.engines.search.settle import Settled, settle
+from narrowdown.engines.search.settle import SHRINK_PROBES, Settled, settle
 
 
-class Wanted(msgspec.Struct, frozen=True):
-    """``halve``: cut along the order of nodes first; ``alone``: ask what each node is wrong by
-    alone, which one large build tells; ``most`` parts that may be tried, 0: as many as it needs;
-    ``verify``: fresh builds of the result; ``shrinks``: edits tried on it."""
+# Three builds: enough to see that it was no chance, before confirm counts it.
+class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    search: str = "bisect"  # or "linear": delta debugging without cuts by node order
+    verify: Count = 3  # fresh builds of the result
+    # edits that make shapes, values and attributes of the result simpler; 0: none
+    shrink_probes: Count = SHRINK_PROBES
+    budget: Count = 0  # parts that are tried before it takes the smallest so far; 0: all
 
-    halve: bool = True
-    alone: bool = True
-    most: int = 0
-    verify: int = 3
-    shrinks: int = 0
+    @property
+    def halves(self) -> bool:
+        """Whether it cuts along the order of nodes first."""
+        return self.search != "linear"
 
 
 class Smallest(msgspec.Struct, frozen=True):
@@ -52,22 +54,23 @@ class Smallest(msgspec.Struct, frozen=True):
     stopped: bool = False
 
 
-def find_smallest(oracle: Oracle, wanted: Wanted) -> Sub[Smallest]:
-    """Prove the ends, search, settle."""
+def find_smallest(oracle: Oracle, params: ReduceParams, *, alone: bool = True) -> Sub[Smallest]:
+    """Prove the ends, search, settle. ``alone``: ask first what each node is wrong by alone, which
+    one large build tells."""
     if oracle.cheap is not None:
-        trials, found = yield from _narrow(oracle.cheap, wanted)
+        trials, found = yield from _narrow(oracle.cheap, params, alone=alone)
         if found.nodes:
             given: Trials | None = yield from _ask_as_given(oracle, trials, found.nodes)
             if given is not None:
-                settled: Smallest = yield from _settle(found, trials, given, wanted)
+                settled: Smallest = yield from _settle(found, trials, given, params)
                 return msgspec.structs.replace(settled, cheaply=True)
         oracle = msgspec.structs.replace(oracle, cheap=None)
-    trials, found = yield from _narrow(oracle, wanted)
-    return (yield from _settle(found, trials, trials, wanted)) if found.nodes else found
+    trials, found = yield from _narrow(oracle, params, alone=alone)
+    return (yield from _settle(found, trials, trials, params)) if found.nodes else found
 
 
-def _narrow(oracle: Oracle, wanted: Wanted) -> Sub[tuple[Trials, Smallest]]:
-    trials = Trials(oracle, most=wanted.most)
+def _narrow(oracle: Oracle, params: ReduceParams, *, alone: bool) -> Sub[tuple[Trials, Smallest]]:
+    trials = Trials(oracle, most=params.budget)
     whole = frozenset(oracle.live)
     yield Note("the whole model must fail, and the reference must pass")
     answer: Answer = yield from trials.test(whole)
@@ -78,21 +81,21 @@ def _narrow(oracle: Oracle, wanted: Wanted) -> Sub[tuple[Trials, Smallest]]:
     if not control.passes:
         untrue = unknown("varies", "the reference does not agree with itself")
         return trials, Smallest(untrue, checks=checks)
-    alone = (yield from find_alone(trials)) if wanted.alone else None
-    nodes: NodeIds = yield from minimise(trials, alone or whole, cuts=wanted.halve)
+    single = (yield from find_alone(trials)) if alone and params.halves else None
+    nodes: NodeIds = yield from minimise(trials, single or whole, cuts=params.halves)
     nodes = trials.smallest(nodes) if trials.ended else nodes
     return trials, Smallest(answer, nodes, checks=checks)
 
 
-def _settle(found: Smallest, trials: Trials, given: Trials, wanted: Wanted) -> Sub[Smallest]:
+def _settle(found: Smallest, trials: Trials, given: Trials, params: ReduceParams) -> Sub[Smallest]:
     """``given``: trials on the engine as it was given, where ``trials`` are another one's."""
     probes, stopped, trials.most = trials.count - 1, trials.ended, 0
     # Where the search ended: as given each of these builds is another one's first (7 to 26 s of
     # them on an H200), and they say of kernels, not of nodes, whether one can go.
     minimal = False if stopped else (yield from prove_one_minimal(trials, found.nodes))
-    shrinks = 0 if stopped else wanted.shrinks
+    shrinks = 0 if stopped else params.shrink_probes
     checks = found.checks + trials.count - 1 - probes
-    settled: Settled = yield from settle(given, found.nodes, verify=wanted.verify, shrinks=shrinks)
+    settled: Settled = yield from settle(given, found.nodes, verify=params.verify, shrinks=shrinks)
     return msgspec.structs.replace(
         found,
         settled=settled,

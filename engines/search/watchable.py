@@ -17,10 +17,11 @@ UNWATCHED = ("", "sequence", "optional")
 
 
 class Packing(msgspec.Struct, frozen=True):
-    """``bytes`` of tensors in one build; how often a batch that cannot run is halved."""
+    """``bytes`` of tensors in one build; how often a batch that cannot run is halved: to a
+    thirty-second, a bound, chosen and not measured."""
 
     bytes: int
-    splits: int
+    splits: int = 5
 
     def halve(self, batch: tuple[int, ...], splits: int) -> list[tuple[tuple[int, ...], int]]:
         middle = len(batch) // 2

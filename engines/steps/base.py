@@ -49,16 +49,24 @@ RETIRED = frozenset(
     {
         "batch_bytes",
         "budget",
+        "builds",
         "headroom",
         "injected",
         "judge_nodes",
+        "levels",
         "most_culprits",
+        "most_growth",
+        "most_patches",
         "most_places",
+        "most_runs",
         "place_growth",
+        "quiet",
         "returns",
         "rings",
         "rounds",
+        "shrink",
         "shrink_others",
+        "splits",
     }
 )
 

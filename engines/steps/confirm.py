@@ -14,12 +14,18 @@ from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.alike import Alike, find_alike, say_alike, widen_culprit
 from narrowdown.engines.search.cured import Cut, Left, list_cuts, measure_without
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.ordered import say_ordered
-from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.remedy import (
+    Alike,
+    find_alike,
+    list_cured,
+    say_alike,
+    widen_culprit,
+)
 from narrowdown.engines.search.settle import Saved, ask_about
+from narrowdown.engines.search.smallest import ReduceParams
 from narrowdown.engines.search.statistics import binomial_interval
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.steps.base import (
@@ -33,11 +39,7 @@ from narrowdown.engines.steps.base import (
     with_case,
 )
 from narrowdown.engines.steps.prepare import prepare_findings
-from narrowdown.engines.steps.reduce import (
-    Reduced,
-    ReduceParams,
-    reduce_model,
-)
+from narrowdown.engines.steps.reduce import Reduced, reduce_model
 
 
 class ConfirmOutcome(CaseOutcome, frozen=True, kw_only=True):
@@ -61,13 +63,11 @@ class ConfirmOutcome(CaseOutcome, frozen=True, kw_only=True):
 
 # Five builds that fail leave no rate below 48 % (95 %), so chance is out of the question. Eight
 # culprits are a bound on time, as each takes PLACE probes; what is left joins the first one's kept
-# nodes. Twelve steps forward are a bound, chosen and not measured: a norm's square, sum and root
-# take three.
+# nodes.
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: Count = 5  # fresh builds
     most_culprits: Count = 8  # of the session
     most_rounds: Count = 8  # of the session; then a workaround is looked for
-    most_patches: Count = 12  # steps that a patch moves past values that the precision cannot hold
 
 
 # What a case is beside what is known: found before, or a part of what was; most of the model, so that
@@ -178,7 +178,7 @@ def _take_out(
         )
     if not oracle.patches or findings.optimizers or findings.options or findings.tactics:
         return Without(culprit, Left(findings))
-    cuts: tuple[Cut, ...] = yield from list_cuts(oracle, case, culprit.cause, params.most_patches)
+    cuts: tuple[Cut, ...] = yield from list_cuts(oracle, case, culprit.cause)
     for cut in cuts:
         left: Left = yield from measure_without(ask, cut)
         if left.error is not None:
@@ -304,14 +304,6 @@ def _message(
     return f"{size} in {seen.failures} of {repeats} fresh builds. {seen.culprit.evidence}{say_alike(without.others)}{also}"
 
 
-def _plan(ctx: StepContext, _nodes: int) -> int | None:
-    """The case in fresh builds and its inside; the model with the case put right, on the search's
-    sample and on all. Where there is no case yet, nobody knows."""
-    if ctx.findings.case is None:
-        return None
-    return msgspec.convert(dict(ctx.params), ConfirmParams).repeats + 3
-
-
 SPEC = StepSpec(
     name="confirm",
     version=12,
@@ -334,5 +326,7 @@ SPEC = StepSpec(
         "patched_error": "error with them patched",
     },
     json=with_case,
-    plan=_plan,
+    # The case in fresh builds and its inside; the model with the case put right, on the search's
+    # sample and on all.
+    plan=ConfirmParams().repeats + 3,
 )

@@ -46,7 +46,6 @@ class ExtractOutcome(CaseOutcome, frozen=True, kw_only=True):
 # not measured.
 class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most_suspects: Count = 4  # that are tried, worst first; then nodes beyond the storage type
-    most_growth: Count = 8  # how often a cut that passes is grown
     most_nodes: Count = 64  # of a cut that is grown
     verify: Count = 3  # fresh builds of the result
 
@@ -90,7 +89,7 @@ def _find_part(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isola
     """The part that fails, with what is to be said of it as ``why``."""
     accused = ask.findings.suspects[: params.most_suspects]
     if accused:
-        return (yield from isolate_first(oracle, accused, params.most_growth, params.most_nodes))
+        return (yield from isolate_first(oracle, accused, params.most_nodes))
     if ask.findings.spread:
         return Isolated(why="the error is spread over many layers")
     if not list_cured(ask.findings) or not oracle.keeps:
@@ -109,13 +108,13 @@ def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isol
         Suspect(node=p.node, tensor=-1, nodes=ranges.encode((p.node,)), own=0.0, effect=HUGE)
         for p in furthest[: params.most_suspects]
     ]
-    found: Isolated = yield from isolate_first(oracle, suspects[:1], 0, 1)
+    found: Isolated = yield from isolate_first(oracle, suspects[:1], 1, growth=0)
     ordered = order_precision(ask.ctx)
     if found.trials is None and ordered:
         # The whole model is another one there, whose first build takes as long.
         most = min(params.most_nodes, len(ask.index.nodes) // 2)
         there = make_oracle(ask.of(ordered))
-        found = yield from isolate_first(there, suspects, params.most_growth, most)
+        found = yield from isolate_first(there, suspects, most)
     if found.trials is None:
         why = found.why or "layerwise named no node"
         return Isolated(why=f"{why}; so it takes company that a search of the whole model finds")

@@ -68,11 +68,9 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
-# 512 MiB fit beside a model on any machine that runs it; a batch is halved five times, to a
-# thirty-second: a bound, chosen and not measured.
+# 512 MiB fit beside a model on any machine that runs it.
 class LayerwiseParams(Bounds, frozen=True, forbid_unknown_fields=True):
     batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
-    splits: Count = 5  # how often a batch that cannot run is halved
 
 
 class TensorRow(msgspec.Struct, frozen=True):
@@ -181,13 +179,12 @@ def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
 def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     """Every tensor watched, and where the failure is still there the nodes whose own error reaches
     the outputs."""
-    packing = Packing(params.batch_bytes, params.splits)
     oracle = make_oracle(ask)
-    seen: Watched = yield from watch_tensors(oracle, packing)
+    seen: Watched = yield from watch_tensors(oracle, Packing(params.batch_bytes))
     look = _Look(ask, seen)
     if look.observer == "reproduces":
-        alone = Packing(params.batch_bytes // 2, params.splits)
-        look.added = yield from measure_alone(oracle, seen.inherited, alone, exactly=True)
+        half = Packing(params.batch_bytes // 2)
+        look.added = yield from measure_alone(oracle, seen.inherited, half, exactly=True)
         look.found = yield from accuse(oracle, params, seen.inherited, look.added)
         if not look.found.left:
             look.shares = yield from measure_shares(oracle, look.found.suspects)

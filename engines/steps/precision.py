@@ -62,12 +62,6 @@ class PrecisionOutcome(CureOutcome, frozen=True, kw_only=True):
     builds: int = 0
 
 
-class KeptNode(msgspec.Struct, frozen=True):
-    """A row of the table ``keep``."""
-
-    node: str  # its name
-
-
 def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     params = msgspec.convert(dict(ctx.params), PrecisionParams)
     findings = yield from prepare_findings(ctx)
@@ -88,7 +82,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         msgspec.structs.replace(outcome, holds=found is not None and found.holds),
         msgspec.structs.replace(findings, workaround=found or findings.workaround),
         tables={
-            "keep": [KeptNode(n) for n in found.keep_names] if found else [],
+            "keep": [{"node": n} for n in found.keep_names] if found else [],
             "bundle": [Saved("workaround", kept.files)],
         },
     )

@@ -6,15 +6,15 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, StepContext, Sub
+from narrowdown.engines.asking import StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
-from narrowdown.engines.search.settle import SHRINK_PROBES, ask_about, make_case
-from narrowdown.engines.search.smallest import Smallest, Wanted, find_smallest
+from narrowdown.engines.search.settle import ask_about, make_case
+from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     CaseOutcome,
@@ -40,15 +40,6 @@ class ReduceOutcome(CaseOutcome, frozen=True, kw_only=True):
     minimal: bool = False
     reason: str = ""
     message: str = ""
-
-
-# Three builds: enough to see that it was no chance, before confirm counts it.
-class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    search: str = "bisect"  # or "linear": delta debugging without cuts by node order
-    verify: Count = 3  # fresh builds of the result
-    shrink: bool = True  # make shapes, values and attributes of the result simpler
-    shrink_probes: Count = SHRINK_PROBES  # that this may take
-    budget: Count = 0  # parts that are tried before it takes the smallest so far; 0: all
 
 
 class Reduced(msgspec.Struct, frozen=True):
@@ -110,14 +101,9 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
     findings = ask.findings
     # One large build of all nodes side by side pays where a build is not what is waited for.
     builds_long = findings.expensive or findings.cheap or ask.ctx.engine_info.gpus
-    wanted = Wanted(
-        halve=params.search != "linear",
-        alone=params.search != "linear" and not builds_long,
-        most=params.budget,
-        verify=params.verify,
-        shrinks=min(params.shrink_probes, shrinks_for(findings)) if params.shrink else 0,
-    )
-    found: Smallest = yield from find_smallest(oracle, wanted)
+    shrinks = min(params.shrink_probes, shrinks_for(findings))
+    params = msgspec.structs.replace(params, shrink_probes=shrinks)
+    found: Smallest = yield from find_smallest(oracle, params, alone=not builds_long)
     if found.settled is None and found.answer.passes and ask.signature.kind == "crash":
         # It is no longer known whether its results are right: they never came.
         died = (

@@ -21,19 +21,19 @@ from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
 from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
-from narrowdown.engines.search.intermittent import count_runs_needed, has_threads
+from narrowdown.engines.search.intermittent import Runs, count_runs_needed, has_threads
 from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Cure, Kept, say_kept
 from narrowdown.engines.search.rewrites import find_rewrite
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.unseen import say_tried
-from narrowdown.engines.search.verified import BUILDS, verify
+from narrowdown.engines.search.verified import verify
 from narrowdown.engines.search.whole import list_feeds, look_at_whole
 from narrowdown.engines.search.workaround_facts import find_accused, is_known, list_outside
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
-from narrowdown.engines.steps.precision import CureOutcome, KeptNode, kept_json
+from narrowdown.engines.steps.precision import CureOutcome, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import TriedRewrite, rewrite_probe, say_cure, try_rewrite
 from narrowdown.engines.steps.tactics import tactics
@@ -69,17 +69,15 @@ class WorkaroundOutcome(CureOutcome, frozen=True, kw_only=True):
     culprits: int | None = None  # with a minimal case
 
 
-# 300 runs as in ``Runs``; the budget of precision.
+# The budget of precision.
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    builds: Count = BUILDS  # fresh builds that must pass
-    most_runs: Count = 300  # for faults that come and go
     budget: Count = 400  # builds of the search for nodes to keep
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepare_findings(ctx)
-    findings = yield from count_runs_needed(look_at_whole(ctx, findings), params.most_runs)
+    findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
     alone = not findings.culprits and not ctx.findings.samples
     if (alone or _is_refused_as_switched(findings)) and not ctx.check:
         # Whether an optimizer is guilty decides what there is to switch off: of what is refused no
@@ -94,7 +92,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         _sum_up(ask, chosen, cure.message),
         msgspec.structs.replace(findings, workaround=chosen),
         tables={
-            "keep": [KeptNode(n) for n in chosen.keep_names] if chosen else [],
+            "keep": [{"node": n} for n in chosen.keep_names] if chosen else [],
             "bundle": [Saved("workaround", cure.files)] if cure.files else [],
         },
         decisive={"workaround": (cure.probe or _probe_applied(ask, chosen),)} if chosen else {},
@@ -109,7 +107,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         fixed: Cure = yield from fix_control_flow(ask)
         if fixed.workaround is not None:
             return fixed
-    switched: Workaround | None = yield from _switch_off(ask, params)
+    switched: Workaround | None = yield from _switch_off(ask)
     if switched is not None:
         off = ", ".join(switched.switched_off) or switched.engine
         gone = " off" if switched.kind in ("optimizer", "tactic") else ""
@@ -135,14 +133,14 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
     return Cure(f"{none} {why}" if reason else none)
 
 
-def _switch_off(ask: Inquiry, params: WorkaroundParams) -> Sub[Workaround | None]:
+def _switch_off(ask: Inquiry) -> Sub[Workaround | None]:
     """The first of what the engine can switch that is right on every given sample, in every run of
     every build; None where none is."""
     for option in _list_options(ask.ctx, ask.findings):
         yield Note(f"trying {option.engine} without {', '.join(option.switched_off)}")
         switched = partial(ask.plain, engine=option.engine, forbid=option.forbid)
         plain = yield from asked(ask.plain(list_feeds(ask.findings)))
-        holds, _ = yield from verify(ask, option, switched, plain, params.builds)
+        holds, _ = yield from verify(ask, option, switched, plain)
         if holds is not None:
             return holds
     return None

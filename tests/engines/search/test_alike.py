@@ -3,7 +3,7 @@
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.search.alike import Alike, say_kept_along, widen_culprit
+from narrowdown.engines.search.remedy import Alike, say_kept_along, widen_culprit
 from narrowdown.engines.steps.confirm import join_culprit
 
 from ..steps.simulated import graph

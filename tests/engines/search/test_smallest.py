@@ -14,7 +14,7 @@ from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.probe import Edit, Score
-from narrowdown.engines.search.smallest import Smallest, Wanted, find_smallest
+from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest
 
 from ..steps.simulated import graph
 
@@ -55,8 +55,9 @@ def needs(nodes: Iterable[int]) -> Asked:
     return Asked(told, [])
 
 
-def run(oracle: Oracle, wanted: Wanted = Wanted()) -> Smallest:  # noqa: B008
-    asking = find_smallest(oracle, wanted)
+def run(oracle: Oracle, *, alone: bool = True, **params: str | int) -> Smallest:
+    given = ReduceParams(**{"shrink_probes": 0, **params})  # type: ignore[arg-type]
+    asking = find_smallest(oracle, given, alone=alone)
     try:
         while isinstance(next(asking), Note):
             pass
@@ -73,7 +74,7 @@ def found(smallest: Smallest) -> frozenset[int]:
 @settings(max_examples=60, deadline=None)
 @given(st.sets(st.integers(0, N - 1), min_size=1, max_size=4), st.booleans(), st.booleans())
 def test_what_is_needed_is_found_and_shown(nodes: set[int], halve: bool, alone: bool) -> None:
-    smallest = run(needs(nodes).oracle(), Wanted(halve=halve, alone=alone))
+    smallest = run(needs(nodes).oracle(), alone=alone, search="bisect" if halve else "linear")
     assert found(smallest) == nodes
     assert smallest.minimal
     assert smallest.settled is not None
@@ -117,12 +118,12 @@ def test_whatever_the_cheap_form_says_what_is_found_fails_as_given(seed: int) ->
         nodes = question.nodes or frozenset()
         return lies.setdefault(nodes, rng.choice((FAILS, PASSES, unknown("crash"))))
 
-    smallest = run(needs(true).oracle(Asked(told, [])), Wanted(alone=False))
+    smallest = run(needs(true).oracle(Asked(told, [])), alone=False)
     assert true <= found(smallest)
 
 
 def test_a_search_that_may_try_few_parts_gives_the_smallest_that_failed() -> None:
-    smallest = run(needs({5, 50}).oracle(), Wanted(most=4, alone=False))
+    smallest = run(needs({5, 50}).oracle(), alone=False, budget=4)
     assert smallest.stopped
     assert not smallest.minimal
     assert {5, 50} <= found(smallest) < set(range(N))
@@ -135,7 +136,7 @@ def test_edits_are_kept_while_the_part_fails_like_itself() -> None:
             return msgspec.structs.replace(PASSES, probes=1)
         return needs({9}).told(question)
 
-    smallest = run(Asked(told, []).oracle(), Wanted(shrinks=32))
+    smallest = run(Asked(told, []).oracle(), shrink_probes=32)
     assert smallest.settled is not None
     edits = smallest.settled.question.edits
     assert edits

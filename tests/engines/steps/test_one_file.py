@@ -32,7 +32,7 @@ HOMONYMS = {
 }
 # (file, name) -> why it has to say it.
 ALLOWED = {
-    ("engines/search/alike.py", "confirm"): "who found a case, in every journal",
+    ("engines/search/remedy.py", "confirm"): "who found a case, in every journal",
     ("engines/probe.py", "sanitize"): "the tag of the probe of that name in every journal",
     (
         "wizard/report/gather.py",

@@ -130,7 +130,7 @@ def test_two_causes_are_not_taken_for_one(
     assert done.finish.findings.workaround is None
 
 
-def _elsewhere(ask: Any, op: str = "") -> Any:
+def _elsewhere(ask: Any) -> Any:
     from narrowdown.engines.search.foretold import Place
 
     return (Place(21, 1e6, (21,)),)
