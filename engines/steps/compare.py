@@ -127,7 +127,7 @@ def _look_around(
     """Is the reference right, what would a faultless engine give, and where nothing fails: does it
     in more runs, or nearby?"""
     tried: trial.Tried = yield from _try_reference(ctx, findings, params, m)
-    model, m = tried.model, tried.measurement
+    model, m = tried.model.unlimited, tried.measurement
     faultless = _Faultless()
     if tried.heard.standing != "random":
         faultless = yield from _measure_faultless(model)
@@ -278,12 +278,11 @@ def _try_reference(
 ) -> Sub[trial.Tried]:
     model = look_at_whole(ctx, findings, max(params.judge_seconds, ctx.problem.timeout))
     if drawn := (yield from find_random(model.unlimited)):
-        return trial.Tried(model.unlimited, m, Heard("random", why=drawn), "noise")
+        return trial.Tried(model, m, Heard("random", why=drawn), "noise")
     if not params.judge_reference:
-        return trial.Tried(model.unlimited, m)
+        return trial.Tried(model, m)
     judge = golden_reference.try_golden if recorded(ctx.reference) else trial.try_reference
-    tried = yield from judge(model, m)
-    return msgspec.structs.replace(tried, model=tried.model.unlimited)
+    return (yield from judge(model, m))
 
 
 class _Faultless(NamedTuple):
@@ -408,21 +407,14 @@ def _list_scores(results: tuple[SampleResult, ...], rule: Criterion) -> list[Out
 def _json(told: Told) -> dict[str, object]:
     """The outcome, each sample with its outputs and every metric of them. How many samples there
     were stands beside the list."""
+    # Values at their default are left out where it is stored.
+    every = msgspec.structs.asdict(Score(""))
     samples: dict[object, list[dict[str, object]]] = {}
     for row in told.tables.get("outputs", []):
-        samples.setdefault(row["sample"], []).append(
-            {key: value for key, value in row.items() if key != "sample"}
-        )
-    listed = [
-        {"sample": name, "outputs": [_score(row) for row in rows]} for name, rows in samples.items()
-    ]
+        shown = {k: v for k, v in {**every, **row}.items() if k not in ("sample", "front")}
+        samples.setdefault(row["sample"], []).append(shown)
+    listed = [{"sample": name, "outputs": rows} for name, rows in samples.items()]
     return {**told.outcome, "samples_n": told.outcome.get("samples", 0), "samples": listed}
-
-
-def _score(row: dict[str, object]) -> dict[str, object]:
-    """A score with every metric in it: values at their default are left out where it is stored."""
-    every = {name: getattr(Score(""), name) for name in Score.__struct_fields__ if name != "front"}
-    return {**every, **{key: value for key, value in row.items() if key != "front"}}
 
 
 def _plan(ctx: StepContext, _nodes: int) -> int:

@@ -33,7 +33,6 @@ from narrowdown.engines.spec import unquantized
 if TYPE_CHECKING:  # the step stands on its words
     from narrowdown.engines.steps.compare import CompareOutcome
 
-NOBODY = ("unresolved", "none")  # verdict and failure where nobody can say who is right
 # Names that exporters give to outputs of class scores: only of these "another answer" is said
 # unasked.
 _CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
@@ -66,7 +65,8 @@ def say_outcome(found: "CompareOutcome", tried: trial.Tried) -> str:
     rule, results, moved = tried.model.rule, tried.measurement.results, tried.moved
     said, output = say_reference(tried, rule), found.worst_output
     silent = found.verdict in ("reference", "export") or tried.heard.standing == "random"
-    if silent or (found.verdict, found.failure) == NOBODY:
+    nobody_can_say = found.verdict == "unresolved" and found.failure == "none"
+    if silent or nobody_can_say:
         return said
     score = _find_score(results, found)
     case = _find_case(found, tried, score)

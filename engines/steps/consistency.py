@@ -36,8 +36,6 @@ class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = "rel_l2"
     worst_output: str = ""  # the output whose answers are furthest apart
     worst_sample: str = ""  # where they are
-    reference_error: float | None = None  # the same of the reference
-    tried: int = 0  # ways that could be asked
     message: str = ""
 
 
@@ -63,7 +61,6 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
                 worst_output=again.output,
                 worst_sample=again.sample,
             )
-        outcome = msgspec.structs.replace(outcome, tried=len(asked))
         if parts:
             outcome = yield from _judge(model, outcome, stale)
             shown = probe_whole(ctx, findings, vary=way)
@@ -93,7 +90,6 @@ def _judge(model: WholeModel, found: ConsistencyOutcome, stale: bool) -> Sub[Con
         note = "and the reference, asked in the same two ways"
         theirs = yield from model.compare(model.reference, vary=way, exclusive=True, note=note)
         if theirs.told:
-            found = msgspec.structs.replace(found, reference_error=theirs.error)
             own = f"; the reference's differ by {say_amount(theirs.error, metric)} only"
         if theirs.told and theirs.error > 2 * theirs.allowed:
             return msgspec.structs.replace(found, verdict="no-batch", message=NO_BATCH)
@@ -123,10 +119,6 @@ SPEC = StepSpec(
         End("verdict", "no-batch", "not-reproduced"),
         End("verdict", "unresolved", "unresolved"),
     ),
-    labels={
-        "way": "asked again",
-        "tried": "ways that were asked",
-        "reference_error": "the reference differs by",
-    },
+    labels={"way": "asked again"},
     plan=1,  # all samples, in each way as a run of one probe
 )
