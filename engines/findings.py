@@ -3,11 +3,11 @@ whom layerwise accuses, and what cures it."""
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.criterion import Criterion, Off, Signature
 from narrowdown.engines.probe import APART, Candidate, SampleInfo
 
 
-class Case(msgspec.Struct, frozen=True, omit_defaults=True):
+class Case(Off, frozen=True, omit_defaults=True):
     """A failing part of the model, as the search left it."""
 
     candidate: Candidate
@@ -17,13 +17,6 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True):
     ops: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
-    own: float | None = None  # None: nothing was compared (a crash, a refusal, an external check)
-    effect: float | None = None
-    own_places: tuple[int, int] = (
-        0,
-        0,
-    )  # of whole numbers, those that are wrong and all: see ``Verdict``
-    effect_places: tuple[int, int] = (0, 0)
     feed: str = "stored"
     needs_higher_inputs: bool = False  # passes fed exactly, fails fed as stored
     good: Candidate | None = None  # the largest passing neighbour
@@ -67,7 +60,7 @@ class Suspect(msgspec.Struct, frozen=True, omit_defaults=True):
     own_places: tuple[int, int] = (
         0,
         0,
-    )  # of whole numbers, those that are wrong and all: see ``Verdict``
+    )  # of whole numbers, those that are wrong and all: see ``Off``
     effect_places: tuple[int, int] = (0, 0)
 
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.criterion import Off, Signature
 from narrowdown.engines.probe import Measurement, Score
 
 # Reasons that say where the fault is, not that the engine could not run the part.
@@ -15,13 +15,11 @@ DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-in
 NOTHING = Measurement(status="unsupported")  # was measured
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(Off, frozen=True):
     """All that a search may read. ``unknown`` is neither: it never counts as a failure or a pass,
     and ``why`` says in a word what kept it from one.
 
-    ``own``: badness of the part's own outputs; ``effect``: of the model's outputs when those values
-    are put into the reference run; None where not measured. ``places``: of whole numbers, those
-    that are wrong and all, for own and effect. ``reach``: the effect in the worst run, 0 where it is
+    ``reach``: the effect in the worst run, 0 where it is
     within what is allowed. ``lost``: what was fed holds values that the engine cannot store.
     ``signature``: what this part's own failure looks like. ``scores``: of what was
     watched, and of nodes side by side.
@@ -33,10 +31,6 @@ class Answer(msgspec.Struct, frozen=True):
     kind: Literal["fails", "passes", "unknown"]
     why: str = ""
     detail: str = ""
-    own: float | None = None
-    effect: float | None = None
-    own_places: tuple[int, int] = (0, 0)
-    effect_places: tuple[int, int] = (0, 0)
     reach: float = 0.0
     lost: bool = False
     signature: Signature | None = None

@@ -1,7 +1,7 @@
 """When a measurement counts as failing: criterion, signature, verdict. Plain data; the rule itself
 is ``judge.py``."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -115,19 +115,28 @@ Reason = Literal[
 ]  # fmt: skip
 
 
-class Verdict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One of three answers. ``own``: badness of the candidate's own outputs; ``effect``: badness on
-    the model's outputs O when the candidate's engine values are transplanted into the reference
-    run; None where not measured. ``*_places``: where the worst of these outputs is right or wrong
-    as a whole, how many of its values are wrong, and of how many."""
+class Off(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a part of the model is off. ``own``: badness of the part's own outputs; ``effect``:
+    badness of the model's outputs when those values are put into the reference run; None where not
+    measured: nothing was compared (a crash, a refusal, an external check)."""
+
+    own: float | None = None
+    effect: float | None = None
+    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
+    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
+
+    @property
+    def off(self) -> dict[str, Any]:
+        """These four by name, for another struct that has them."""
+        return {name: getattr(self, name) for name in Off.__struct_fields__}
+
+
+class Verdict(Off, frozen=True, omit_defaults=True):
+    """One of three answers."""
 
     kind: Literal["pass", "fail", "unresolved"]
     reason: Reason = ""
-    own: float | None = None
-    effect: float | None = None
     detail: str = ""
-    own_places: tuple[int, int] = (0, 0)
-    effect_places: tuple[int, int] = (0, 0)
 
     @property
     def failed(self) -> bool:

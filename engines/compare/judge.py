@@ -391,16 +391,18 @@ def _judge_effect(ended: Verdict, blocked: str, effect_over: bool, least: float)
     own, effect, own_over = ended.own, ended.effect or 0.0, ended.kind == "fail"
     if own_over and blocked:
         # What it was fed was already broken, so nothing it gives accuses it.
-        return Verdict("unresolved", "unrepresentable-input", own, effect, blocked)
+        return Verdict(
+            "unresolved", "unrepresentable-input", own=own, effect=effect, detail=blocked
+        )
     if own_over and not effect_over:
         said = "its error does not reach the model's outputs"
-        return Verdict("unresolved", "harmless", own, effect, said)
+        return Verdict("unresolved", "harmless", own=own, effect=effect, detail=said)
     if effect_over and not own_over:
         said = "its small error grows further down"
-        return Verdict("unresolved", "amplified-downstream", own, effect, said)
+        return Verdict("unresolved", "amplified-downstream", own=own, effect=effect, detail=said)
     if own_over and effect < least:
         said = "its effect is under a tenth of the failure"
-        return Verdict("unresolved", "milder", own, effect, said)
+        return Verdict("unresolved", "milder", own=own, effect=effect, detail=said)
     return ended
 
 

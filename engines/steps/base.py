@@ -21,6 +21,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub, Tables
+from narrowdown.engines.compare.criterion import Off
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Probe
@@ -159,15 +160,11 @@ def as_it_is(told: Told) -> dict[str, object]:
     return {**told.outcome, **told.tables}
 
 
-class CaseOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class CaseOutcome(Off, frozen=True, kw_only=True):
     """What a step that leaves a case tells of it."""
 
     ops: str = ""
     names: str = ""
-    own: float | None = None
-    effect: float | None = None
-    own_places: tuple[int, int] = (0, 0)  # of whole numbers, those that are wrong and all
-    effect_places: tuple[int, int] = (0, 0)  # the same of the model's outputs
 
 
 def tell_case(case: Case) -> dict[str, object]:
@@ -175,10 +172,7 @@ def tell_case(case: Case) -> dict[str, object]:
     return {
         "ops": " + ".join(case.ops),
         "names": ", ".join(case.nodes),
-        "own": case.own,
-        "effect": case.effect,
-        "own_places": case.own_places,
-        "effect_places": case.effect_places,
+        **case.off,
     }
 
 

@@ -121,10 +121,7 @@ def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:
         kind=KINDS[verdict.kind],  # type: ignore[arg-type]
         why=verdict.reason or ("" if verdict.kind != "unresolved" else "error"),
         detail=verdict.detail,
-        own=verdict.own,
-        effect=verdict.effect,
-        own_places=verdict.own_places,
-        effect_places=verdict.effect_places,
+        **verdict.off,
         signature=_sign(inquiry, m) if verdict.failed else None,
         scores=alone or (_find_scores(inquiry, question, m) if told else {}),
         reach=0.0 if whole or not told else _find_reach(inquiry, m),
