@@ -23,19 +23,17 @@ def find_helpless(model: WholeModel) -> Sub[str]:
     The reference's own outputs are known only where the checker is handed inputs. A control that
     cannot be made or judged (it takes too long, its process dies) is not passed.
     """
-    failed: list[str] = []
+    kinds = [kind for kind in _NAMED if kind == "identity" or model.findings.inputs]
     last = Measurement()
-    for kind, named in _NAMED.items():
-        if kind == "answers" and not model.findings.inputs:
-            continue
+    for kind in kinds:
         yield Note("can your check pass? A model with nothing in it that could be wrong")
         last = yield from model.check_control(kind)
         if judge_check(last, model.rule).passed:
             return ""
-        failed.append(named)
+    failed = " nor ".join(_NAMED[kind] for kind in kinds)
     words = last_words(last)
     return (
-        f"It does not pass {' nor '.join(failed)} either, so its failing says nothing about this model. Run it by hand on a "
+        f"It does not pass {failed} either, so its failing says nothing about this model. Run it by hand on a "
         "model that you trust; it gets few variables of your environment (--pass-env NAME hands on one that it needs). "
         + (f"It last printed: {words}" if words else "It printed nothing.")
     )

@@ -165,9 +165,8 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
     that can stand in."""
     model, heard = tried.model, tried.heard
     judge, passed = name_engine(heard.judge), model.findings.signature is None
-    fresh = model.of(msgspec.structs.replace(model.findings, signature=None, sample=""))
     note = f"the engine against {judge}"
-    alone = yield from fresh.compare(heard.judge, heard.judge, feed, note=note)
+    alone = yield from model.compare(heard.judge, heard.judge, feed, note=note)
     seconds = alone.measurement.run_seconds
     unable = alone.why or (f"one run takes {seconds:.0f} s" if seconds > SERVES else "")
     if not unable:
@@ -176,7 +175,7 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
         unable = engine.why
     if unable:
         why = f"{judge} cannot stand in for it: {unable.rstrip('.')}."
-        engine = yield from fresh.compare(reference=heard.judge, samples=feed)
+        engine = yield from model.compare(reference=heard.judge, samples=feed)
         alike = passed and engine.exceeds
         found = msgspec.structs.replace(model.findings, alike=alike)
         heard = msgspec.structs.replace(heard, why=why)

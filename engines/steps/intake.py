@@ -57,13 +57,13 @@ def refuse_unmeasured(
         told = f"The postprocess script did not come to an end. {m.message} Mend it."
         raise StepRefused(told, code=Refused.BAD_INPUT)
     if m.status == "reference-failed":
-        guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
-        hint = (
-            " The inputs were made up; if the model needs others, give them with --inputs, or sizes with "
-            f"--input-shapes.{guessed}"
-        )
-        given = any(is_given(s.id) for s in samples)
-        hint = hint if "while it ran" in m.message and not given else ""
+        hint = ""
+        if "while it ran" in m.message and not any(is_given(s.id) for s in samples):
+            guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
+            hint = (
+                " The inputs were made up; if the model needs others, give them with --inputs, or sizes with "
+                f"--input-shapes.{guessed}"
+            )
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
         raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=Refused.MISSING)
 
