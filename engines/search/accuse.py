@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, Sub
+from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
@@ -33,13 +33,6 @@ PARTS = 8
 SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good as right
 
 
-# 48 suspects bound the builds: by added error alone real models tie five infinities of which three
-# are harmless, and a strict tolerance makes every node a suspect.
-class Bounds(msgspec.Struct, frozen=True, kw_only=True):
-    most_suspects: Count = 48  # whose effect is measured
-    budget: Count = 0  # suspects whose effect is measured; 0: all
-
-
 class Accused(msgspec.Struct, frozen=True):
     """``suspects``: worst first; ``verdicts``: node id -> why a cut of it failed, passed or
     neither; ``left``: how many were not asked about, or not in every way, as the budget was
@@ -51,12 +44,12 @@ class Accused(msgspec.Struct, frozen=True):
 
 
 def accuse(
-    oracle: Oracle, bounds: Bounds, inherited: Mapping[int, Score], added: Added
+    oracle: Oracle, budget: int, inherited: Mapping[int, Score], added: Added
 ) -> Sub[Accused]:
     """Transplant the error of each node that adds any, worst first, into the clean reference run;
-    rank by what arrives."""
-    asker = _Asker(oracle, added, bounds.budget)
-    nodes, quiet = _rank(asker, inherited, bounds.most_suspects)
+    rank by what arrives. ``budget``: suspects whose effect is measured; 0: all."""
+    asker = _Asker(oracle, added, budget)
+    nodes, quiet = _rank(asker, inherited)
     yield from _ask_alone(asker, nodes)
     if not asker.suspects:
         yield from _ask_with_producers(asker, nodes)
@@ -136,9 +129,12 @@ class _Asker:
         return True
 
 
-def _rank(asker: _Asker, inherited: Mapping[int, Score], most: int) -> tuple[list[int], list[int]]:
+def _rank(asker: _Asker, inherited: Mapping[int, Score]) -> tuple[list[int], list[int]]:
     """The nodes to ask about, the largest error first; and those that add too little by themselves
-    and lead to the first bad tensor: eight, a bound, chosen and not measured."""
+    and lead to the first bad tensor: eight, a bound, chosen and not measured.
+
+    48 suspects bound the builds: by added error alone real models tie five infinities of which
+    three are harmless, and a strict tolerance makes every node a suspect."""
     worst = asker.worst
     ranked = sorted(
         (n for n in worst if asker.amount[n] > 0), key=lambda n: (-asker.amount[n], worst[n])
@@ -146,7 +142,7 @@ def _rank(asker: _Asker, inherited: Mapping[int, Score], most: int) -> tuple[lis
     telling = {n for n in worst if asker.adds_enough(n)}
     leading = set(asker.oracle.index.ancestors(_first_bad(asker.oracle, inherited)))
     quiet = [n for n in ranked if n in leading - telling]
-    return [n for n in ranked if n in telling][:most], quiet[:8]
+    return [n for n in ranked if n in telling][:48], quiet[:8]
 
 
 def _ask_alone(asker: _Asker, nodes: Sequence[int]) -> Sub[None]:

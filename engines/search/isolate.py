@@ -71,7 +71,5 @@ def _isolate(oracle: Oracle, suspect: Suspect, growth: int, most: int) -> Sub[Is
         if larger == nodes or len(larger) > most:
             break
         nodes = larger
-    if not growth:
-        return Isolated(why=f"{name} does not fail alone")
     why = answer.why or answer.detail or "however far it is grown"
     return Isolated(why=f"the cut around {name} does not fail ({why})")

@@ -184,7 +184,7 @@ def keep_fewest(
     hunt: Hunt,
     likely: NodeSet,
     try_on: Callable[[NodeSet, int], Sub[Mapping[str, float]]],
-    batches: int,
+    batches: int = 4,
 ) -> Sub[Best | None]:
     """The fewest nodes; None where nothing short of everything cures.
 

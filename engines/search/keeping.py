@@ -21,7 +21,6 @@ from narrowdown.engines.search.intermittent import RUNS, has_threads
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
 from narrowdown.engines.search.kept import Kept, list_keepable
 from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
-from narrowdown.engines.search.latency import measure_seconds, say_seconds
 from narrowdown.engines.search.ranking import LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
 from narrowdown.engines.search.unseen import (
@@ -39,6 +38,7 @@ from narrowdown.engines.search.unseen import (
     tell_apart,
     try_unseen,
 )
+from narrowdown.engines.search.verified import measure_seconds, say_seconds
 from narrowdown.engines.search.workaround_facts import find_accused
 from narrowdown.engines.search.written import write_out
 from narrowdown.engines.spec import unquantized
@@ -49,7 +49,6 @@ from narrowdown.engines.spec import unquantized
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Count = 400  # builds
     margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
-    batches: Count = 4  # how often held-out samples are made; failing ones join the search
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams, order: NodeSet = ()) -> Sub[Kept]:
@@ -95,7 +94,7 @@ class _Keeping:
             self.params.budget,
             lambda: self._rank(order),
         )
-        best: Best | None = yield from keep_fewest(hunt, likely, self._try_on, self.params.batches)
+        best: Best | None = yield from keep_fewest(hunt, likely, self._try_on)
         if best is None:
             return self._tell("whole", sets.everything, whole)
         return (yield from self._finish(best))

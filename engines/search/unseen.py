@@ -3,7 +3,6 @@ search; more are made near them."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
-from types import MappingProxyType
 
 import msgspec
 
@@ -22,7 +21,6 @@ from narrowdown.engines.search.determined import DRAWS, WITHIN
 GIVEN = 8
 WANTED = 32  # unseen samples: one that fails in ten is missed 3 times in 100
 SECONDS = 60.0  # that a look beside the search may take, as far as that can be foretold
-NOTHING: Mapping[str, float] = MappingProxyType({})  # beside which no value is nearly nothing
 # A question about samples of inputs (a digest); as many probes as it takes.
 Ask = Callable[[str, tuple[str, ...]], Sub[Measurement]]
 
@@ -47,8 +45,8 @@ class Basis(msgspec.Struct, frozen=True):
 
     plain: Measurement = Measurement()
     held: frozenset[str] = frozenset()
-    scale: Mapping[str, float] = NOTHING
-    noise: Mapping[str, float] = NOTHING
+    scale: Mapping[str, float] = {}
+    noise: Mapping[str, float] = {}
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -181,9 +179,7 @@ def try_unseen(
     unseen = add_made(Unseen(joined=joined), apart, rule, plain=len(bare))
     unseen = msgspec.structs.replace(unseen, given=unseen.n)
     wanted = count_wanted(plain, len(basis.held))
-    near, made = yield from try_made(
-        oracle, question, wanted, len(plain.results), batch, basis.scale
-    )
+    near, made = yield from try_made(oracle, question, wanted, len(plain.results), batch, basis)
     unseen = add_made(unseen, made, rule, plain=0)
     return Tried(unseen, (*apart.missed, *made.missed), near, tuple(by_sample(made.counted)))
 
@@ -194,12 +190,12 @@ def try_made(
     wanted: int,
     rows: int,
     batch: int = 0,
-    scale: Mapping[str, float] = NOTHING,
+    given: Basis | None = None,
 ) -> Sub[tuple[Near, Determined]]:
     """So many samples near the user's, which have so many ``rows``, and what ``question`` gives on
     those of them that are determined: a picture of nothing says nothing of a workaround. Nothing
-    where none can be made or run. ``scale``: beside what a value is nearly nothing."""
-    rule, basis = oracle.criterion, Basis(scale=scale)
+    where none can be made or run. ``given``: what is known of the user's, whose scale holds."""
+    rule, basis = oracle.criterion, Basis(scale=given.scale if given else {})
     near: Near = yield from oracle.near(wanted, batch, math.ceil(rows / max(1, len(oracle.feeds))))
     if not near.feeds:
         return near, NONE_MADE

@@ -50,7 +50,10 @@ def write_out(
         if m.status != "ok":
             why = why or f"it could not be written: {m.message.rstrip('.')}"
             continue
-        lost, told = _say_lost(m), tell_apart(m, ask.criterion, basis)
+        told = tell_apart(m, ask.criterion, basis)
+        kept = m.facts.get("written", {})
+        # Nodes that were kept in the search and are none of the model in the file.
+        lost = f", which has no {join_some(kept['lost'])}," if kept.get("lost") else ""
         n = len(by_sample(told.counted))
         right = f"right on {n - len(told.missed)} of {n} samples"
         if len(told.missed) > missed:
@@ -59,7 +62,6 @@ def write_out(
         rests = "" if base == given else findings.rests
         fixed = ", its If, Loop and Scan fixed to how they ran," if rests else ""
         rather = f" Not of your own model: {why}." if why else ""
-        kept = m.facts.get("written", {})
         names = tuple(kept.get("names", ()))
         many = f"{len(names)} {'node' if len(names) == 1 else 'nodes'}"
         said = f"{FILE} ({what}{lost}{fixed} with {many} in FP32), loaded and run: {right}."
@@ -83,9 +85,3 @@ def _say_inside(m: Measurement) -> str:
     whole = f" An If, Loop or Scan stays there with all that is inside of it, {many} of {kept.get('of', 0)} nodes."
     idle = f" A branch that no sample takes stays as it was, too ({kept.get('idle', 0)} nodes): nothing is known of it."
     return f"{whole if kept.get('inside', 0) else ''}{idle if kept.get('idle', 0) else ''}"
-
-
-def _say_lost(m: Measurement) -> str:
-    """Nodes that were kept in the search and are none of the model in the file."""
-    lost = tuple(m.facts.get("written", {}).get("lost", ()))
-    return f", which has no {join_some(lost)}," if lost else ""

@@ -49,6 +49,7 @@ Steps: TypeAlias = Sub[Finish[OutcomeT]]
 RETIRED = frozenset(
     {
         "batch_bytes",
+        "batches",
         "budget",
         "builds",
         "headroom",
@@ -60,6 +61,7 @@ RETIRED = frozenset(
         "most_patches",
         "most_places",
         "most_runs",
+        "most_suspects",
         "place_growth",
         "quiet",
         "returns",

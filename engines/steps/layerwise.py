@@ -24,15 +24,13 @@ from narrowdown.engines.probe import Score
 from narrowdown.engines.search.accuse import (
     PARTS,
     Accused,
-    Bounds,
     accuse,
     is_spread,
     measure_shares,
 )
 from narrowdown.engines.search.alone import Added, measure_alone
 from narrowdown.engines.search.cheap_engine import find_cheap_engine
-from narrowdown.engines.search.watch import Watched, watch_tensors
-from narrowdown.engines.search.watchable import BATCH_BYTES, Packing
+from narrowdown.engines.search.watchable import BATCH_BYTES, Packing, Watched, watch_tensors
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     Finish,
@@ -69,7 +67,8 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 # 512 MiB fit beside a model on any machine that runs it.
-class LayerwiseParams(Bounds, frozen=True, forbid_unknown_fields=True):
+class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    budget: Count = 0  # suspects whose effect is measured; 0: all
     batch_bytes: Count = BATCH_BYTES  # of marked tensors in one build
 
 
@@ -149,13 +148,14 @@ def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
 def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
     ask, seen = look.ask, look.seen
     bad = [r.name for r in table if r.error is not None and r.error > limit(ask.criterion, r.name)]
+    broken = [t for t, score in seen.inherited.items() if score.new_nonfinite]
     outcome = LayerwiseOutcome(
         observer=look.observer,
         tensors=len(seen.inherited),
         bad=len(bad),
         skipped=len(seen.skipped),
         first_bad=next(iter(bad), ""),
-        first_nonfinite=next((ask.index.tensors[t].name for t in _list_nonfinite(look)), ""),
+        first_nonfinite=next((ask.index.tensors[t].name for t in ask.index.first_of(broken)), ""),
         spread=look.spread,
         harmless=len(look.harmless),
         left=look.found.left,
@@ -185,7 +185,7 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     if look.observer == "reproduces":
         half = Packing(params.batch_bytes // 2)
         look.added = yield from measure_alone(oracle, seen.inherited, half, exactly=True)
-        look.found = yield from accuse(oracle, params, seen.inherited, look.added)
+        look.found = yield from accuse(oracle, params.budget, seen.inherited, look.added)
         if not look.found.left:
             look.shares = yield from measure_shares(oracle, look.found.suspects)
     return look
@@ -202,13 +202,6 @@ def profile_by_depth(errors: Sequence[float]) -> str:
         for i in range(bins)
     ]
     return ",".join(f"{max(-9.0, min(9.0, math.log10(e))):.2f}" if e > 0 else "-9" for e in worst)
-
-
-def _list_nonfinite(look: _Look) -> tuple[int, ...]:
-    """Tensors that hold new non-finite values although all that their node reads is still finite,
-    in topological order."""
-    broken = [t for t, score in look.seen.inherited.items() if score.new_nonfinite]
-    return tuple(look.ask.index.first_of(broken))
 
 
 def _tabulate(look: _Look) -> list[TensorRow]:
