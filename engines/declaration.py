@@ -28,7 +28,7 @@ class Option(msgspec.Struct, frozen=True):
     what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a lower
     value at which the engine builds several times faster and mostly fails in the same way
     (``engines.search.cheap_engine``). ``ordered``: the value at which the precision is an order, others
-    being permissions (``engines.search.ordered``). ``exact``: the value at which FP32 is computed
+    being permissions (``engines.search.switches``). ``exact``: the value at which FP32 is computed
     as FP32, and no less."""
 
     name: str

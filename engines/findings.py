@@ -25,7 +25,7 @@ class Case(Off, frozen=True, omit_defaults=True):
     minimal: bool = False  # 1-minimality was proven
     found_by: str = ""  # step name
     # The engine spec that it fails on, where that is not the session's: its precision is an order
-    # there (``engines.search.ordered``).
+    # there (``engines.search.switches``).
     engine: str = ""
 
 

@@ -130,10 +130,6 @@ class Inquiry(msgspec.Struct, frozen=True):
         sample = worst(results, self.criterion)[0]
         return next((r for r in results if r.sample == sample), results[0])
 
-    def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
-        """Names for people: see ``GraphIndex.shown_names``."""
-        return tuple(self.index.shown_names[n] for n in nodes)
-
 
 def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
     """Describe the working model and return an Inquiry. Raises StepRefused where no failure has

@@ -6,7 +6,7 @@ external program, refuses to build, or has earlier culprits beside it is a layer
 """
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -76,10 +76,6 @@ class Oracle(msgspec.Struct, frozen=True):
     def checked(self) -> bool:
         """Whether a checker judges, which is handed parts and tells nothing of samples."""
         return self.failure.kind == "check"
-
-    def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
-        """Names for people: see ``GraphIndex.shown_names``."""
-        return tuple(self.index.shown_names[n] for n in nodes)
 
     def ask(self, question: Question) -> Sub[Answer]:
         return self.put(question)

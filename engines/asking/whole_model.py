@@ -108,11 +108,6 @@ class WholeModel(msgspec.Struct, frozen=True):
         return self.rule.precision in OF_CODES and not unquantized(self.reference)
 
     @property
-    def runs_here(self) -> bool:
-        """Whether the engine under test can run what it builds, on this machine."""
-        return self.ctx.can("run", untold=True)
-
-    @property
     def independent(self) -> tuple[str, ...]:
         """Engines that share no code with the one under test, with the reference, or with one
         another."""

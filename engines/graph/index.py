@@ -113,6 +113,10 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
             for n in self.nodes
         )
 
+    def names(self, nodes: Iterable[int]) -> tuple[str, ...]:
+        """The shown names of these nodes."""
+        return tuple(self.shown_names[n] for n in nodes)
+
     @cached_property
     def output_order(self) -> dict[int, int]:
         """Tensor id of each output of the graph -> its place among them."""

@@ -236,7 +236,9 @@ def _say_way_around(model: WholeModel, made: Measurement, agreed: int) -> str:
         f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by
     ]
     right = (
-        "builds and is right" if model.runs_here else "builds, and the reference gives the same,"
+        "builds and is right"
+        if model.ctx.can("run", untold=True)
+        else "builds, and the reference gives the same,"
     )
     return (
         f"A way around: with that fixed the engine takes the model. It {right} on {agreed} of {samples} samples. "

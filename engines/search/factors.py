@@ -233,15 +233,12 @@ def _number(made: Construction, name: str, weight: MadeTensor, value: float) -> 
     what is fed."""
     whole = weight.dtype in _WHOLE
     if whole:
-        levels: Iterable[float] = (*_other_integers(int(value)), *_list_sizes(made), 0, 1)
+        # What an index or a count in a case may be compared with.
+        sizes = [n for t in made.inputs.values() for n in t.shape if n > 1]
+        levels: Iterable[float] = (*_other_integers(int(value)), *sizes, 0, 1)
     else:
         levels = (-value, 2 * value, -2 * value, value / 2, 1.0, -1.0, 0.0)
     return Factor(name, value, tuple(levels), _fill(made, name, _with_values), whole)
-
-
-def _list_sizes(made: Construction) -> list[int]:
-    """What an index or a count in a case may be compared with."""
-    return list(dict.fromkeys(n for t in made.inputs.values() for n in t.shape if n > 1))
 
 
 def _of_inputs(made: Construction) -> Iterable[Factor]:
@@ -319,7 +316,10 @@ def _of_open(made: Construction) -> Factor:
 
 
 def _of_opset(made: Construction) -> Factor:
-    def at(level: Level) -> Construction:
-        return msgspec.structs.replace(made, opset=int(level))
-
-    return Factor("opset", made.opset, _OPSETS, at, ordered=True)
+    return Factor(
+        "opset",
+        made.opset,
+        _OPSETS,
+        lambda level: msgspec.structs.replace(made, opset=int(level)),
+        ordered=True,
+    )

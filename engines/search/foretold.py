@@ -99,7 +99,7 @@ def list_close(oracle: Oracle, keep: Collection[int], accused: NodeIds) -> Sub[t
     beside = index.ring(set(accused)) if accused else set()
     close = [n for n, top in tops.items() if largest / CLOSE < top <= largest]
     close.sort(key=lambda n: (n not in beside, -tops[n], n))
-    return tuple(Close(oracle.names([n])[0], tops[n]) for n in close)
+    return tuple(Close(oracle.index.shown_names[n], tops[n]) for n in close)
 
 
 def _list_near(oracle: Oracle, nodes: Collection[int], largest: float) -> Sub[list[int]]:

@@ -29,4 +29,4 @@ def refused_alike(oracle: Oracle) -> Sub[tuple[str, ...]]:
         answer: Answer = yield from oracle.ask(Question(frozenset({node})))
         if not answer.fails:
             return ()
-    return oracle.names(chosen)
+    return oracle.index.names(chosen)

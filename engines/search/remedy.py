@@ -91,7 +91,7 @@ def keep_as_workaround(
         kind="precision",
         engine=ask.ctx.engine,
         keep=ranges.encode(keep),
-        keep_names=ask.names(keep),
+        keep_names=ask.index.names(keep),
         samples_ok=samples,
         samples_n=samples,
         error=error,
@@ -120,7 +120,7 @@ def say_remedy(oracle: Oracle, remedy: Remedy) -> str:
     if not remedy.cured:
         came = f"But with {kept} it is still {wrong}, so that is not all of it."
     return (
-        f"{oracle.names([most.node])[0]} ({oracle.index.nodes[most.node].op}) {reaches} {most.reached:,.0f} in the "
+        f"{oracle.index.shown_names[most.node]} ({oracle.index.nodes[most.node].op}) {reaches} {most.reached:,.0f} in the "
         f"reference; {oracle.storage} ends at {largest_finite(oracle.storage):,.0f}. {came}"
     )
 
@@ -140,7 +140,7 @@ def find_alike(ask: Inquiry, first: Culprit, *, room: int, repeats: int) -> Sub[
     """Every place (``Alike``) of the same op as the node that the first culprit is about. ``room``:
     how many more culprits there may be; ``repeats``: fresh builds of each."""
     oracle, inside = make_oracle(ask), ranges.decode(first.case.node_ids)
-    op = next((ask.index.nodes[n].op for n in inside if ask.names([n])[0] == first.at), "")
+    op = next((ask.index.nodes[n].op for n in inside if ask.index.shown_names[n] == first.at), "")
     cured = frozenset(ranges.decode(ask.findings.keep)).difference(inside)
     told: tuple[Place, ...] = (yield from foretell_places(oracle)) if op else ()
     places = [p for p in told if ask.index.nodes[p.node].op == op and p.node not in cured]
@@ -150,7 +150,7 @@ def find_alike(ask: Inquiry, first: Culprit, *, room: int, repeats: int) -> Sub[
         if len(found) < room:
             alone = yield from _see_alone(ask, place, repeats)
         if alone is None:
-            along += oracle.names((place.node,))
+            along += oracle.index.names((place.node,))
         else:
             found.append(alone)
     keep = {n for p in places for n in p.keep}

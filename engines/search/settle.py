@@ -198,7 +198,7 @@ def make_case(ask: Inquiry, settled: Settled, *, minimal: bool, found_by: str) -
     return Case(
         candidate=ask.candidate(nodes, question.edits),
         sample=ask.findings.sample,
-        nodes=ask.names(sorted(nodes)),
+        nodes=ask.index.names(sorted(nodes)),
         node_ids=ranges.encode(nodes),
         ops=tuple(ask.index.nodes[n].op for n in sorted(nodes)),
         inputs=tuple(ask.index.tensors[t].name for t in ask.fed(nodes)),

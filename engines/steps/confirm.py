@@ -16,7 +16,6 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.cured import Cut, Left, list_cuts, measure_without
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
-from narrowdown.engines.search.ordered import say_ordered
 from narrowdown.engines.search.remedy import (
     Alike,
     find_alike,
@@ -27,7 +26,7 @@ from narrowdown.engines.search.remedy import (
 from narrowdown.engines.search.settle import Saved, ask_about
 from narrowdown.engines.search.smallest import ReduceParams
 from narrowdown.engines.search.statistics import binomial_interval
-from narrowdown.engines.search.switches import list_switches
+from narrowdown.engines.search.switches import list_switches, say_ordered
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     CaseOutcome,
@@ -250,7 +249,7 @@ def _list_also(ask: Inquiry, case: Case, kept: tuple[int, ...]) -> tuple[str, ..
     """Nodes that are kept with the case and do the same as one of its own."""
     inside = set(ranges.decode(case.node_ids))
     ops = {ask.index.nodes[n].op for n in inside.intersection(kept)}
-    return ask.names(n for n in kept if n not in inside and ask.index.nodes[n].op in ops)
+    return ask.index.names(n for n in kept if n not in inside and ask.index.nodes[n].op in ops)
 
 
 def _give_folders(culprits: tuple[Culprit, ...]) -> tuple[Culprit, ...]:

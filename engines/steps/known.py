@@ -111,7 +111,7 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     alike = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
     rows: list[KnownRow] = []
     for bug, nodes in alike[:ASKED]:
-        names = tuple(index.shown_names[n] for n in nodes)
+        names = index.names(nodes)
         rows.append((yield from _try_bug(ctx, findings, bug, names)))
     rows.sort(key=lambda row: (not row.confirmed, row.shown == "passes"))
     found = tuple(msgspec.convert(row, Lookalike, from_attributes=True) for row in rows)

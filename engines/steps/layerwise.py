@@ -259,7 +259,7 @@ def _message(look: _Look, bad: int) -> str:
         else "the error that reaches the outputs"
     )
     return (
-        f"{ask.names([top.node])[0]} ({ask.index.nodes[top.node].op}) adds {what}: "
+        f"{ask.index.shown_names[top.node]} ({ask.index.nodes[top.node].op}) adds {what}: "
         f"by itself {say_part(top.own, metric, top.own_places)}, the model's outputs "
         f"{say_part(top.effect, metric, top.effect_places)} by it."
     )

@@ -93,7 +93,7 @@ def _accuse(ask: Inquiry, tensor: int, error: float) -> Suspect:
         tensor=tensor,
         nodes=ranges.encode([node]),
         own=error,
-        name=ask.names([node])[0],
+        name=ask.index.shown_names[node],
         effect=0.0,  # not measured: a run that differs now and then cannot be transplanted
     )
 

@@ -131,7 +131,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         ),
         tables={
             "layers": [msgspec.structs.replace(r, left_in_float=r.node in keep) for r in rows],
-            "keep": [{"node": n} for n in ask.names(keep)],
+            "keep": [{"node": n} for n in ask.index.names(keep)],
             "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
         decisive={"workaround": (ask.kept(list_feeds(findings), keep),)} if found else {},

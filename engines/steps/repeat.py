@@ -142,7 +142,7 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
         outcome,
         msgspec.structs.replace(ask.findings, workaround=cure),
         tables={
-            "keep": [{"node": n} for n in ask.names(found.keep)],
+            "keep": [{"node": n} for n in ask.index.names(found.keep)],
             "bundle": [{"role": "workaround", "files": found.files}] if found.files else [],
         },
         decisive={"workaround": (ask.kept(list_feeds(ask.findings), found.keep),)},

@@ -173,7 +173,7 @@ def _look_at_accused(ask: Inquiry, cure: Cure) -> Sub[Cure]:
         said = f" With what is accused in FP32 alone it is right on {ok} of {n}." if ok < n else ""
     close: tuple[Close, ...] = yield from list_close(oracle, keep, find_accused(findings))
     chosen = msgspec.structs.replace(
-        chosen, outside=ask.names(outside), accused_ok=ok, accused_n=n, close=close
+        chosen, outside=ask.index.names(outside), accused_ok=ok, accused_n=n, close=close
     )
     return Cure(f"{cure.message}{said}", chosen, cure.files, cure.probe)
 

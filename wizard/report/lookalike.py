@@ -38,7 +38,7 @@ def recognise(
             False,
             b.mended,
             b.cure,
-            tuple(index.shown_names[n] for n in nodes),
+            index.names(nodes),
         )
         for b, nodes in found
     )

@@ -1,7 +1,5 @@
 """The innermost way to ask: a question becomes one probe of the engine, its measurement an answer."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from narrowdown.engines.asking import Sub, asked
@@ -23,7 +21,6 @@ from narrowdown.engines.compare.judge import (
     unpatched,
 )
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import HUGE, Candidate, Measure, Measurement, Score
 
 KINDS = {"fail": "fails", "pass": "passes", "unresolved": "unknown"}
@@ -81,21 +78,16 @@ def _cut(inquiry: Inquiry, question: Question) -> Candidate:
         return question.part
     if question.nodes is None:
         return Candidate(severed=ranges.encode(question.right))
-    if question.alone:
-        return sever_nodes(inquiry.index, question.nodes, question.outputs)
+    if question.alone:  # side by side: every edge between them is severed
+        index = inquiry.index
+        made = {t for n in question.nodes for t in index.nodes[n].outputs}
+        read = {t for n in question.nodes for t in index.nodes[n].reads}
+        return Candidate(
+            nodes=ranges.encode(question.nodes),
+            outputs=ranges.encode(question.outputs),
+            severed=ranges.encode(made & read),
+        )
     return inquiry.cut(question.nodes, question.outputs, question.right, question.edits)
-
-
-def sever_nodes(index: GraphIndex, nodes: Iterable[int], outputs: Iterable[int]) -> Candidate:
-    """The nodes side by side: every edge between them is severed."""
-    nodes = frozenset(nodes)
-    made = {t for n in nodes for t in index.nodes[n].outputs}
-    read = {t for n in nodes for t in index.nodes[n].reads}
-    return Candidate(
-        nodes=ranges.encode(nodes),
-        outputs=ranges.encode(outputs),
-        severed=ranges.encode(made & read),
-    )
 
 
 def read(inquiry: Inquiry, question: Question, m: Measurement) -> Answer:

@@ -15,7 +15,7 @@ from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, Score
 from narrowdown.engines.search.cheap_engine import EXPENSIVE, SHRINK_EXPENSIVE, shrinks_for
-from narrowdown.engines.search.ordered import order_precision
+from narrowdown.engines.search.switches import order_precision
 from narrowdown.engines.views import view_engine
 
 from .conftest import walk
