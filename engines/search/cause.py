@@ -260,13 +260,8 @@ _JUMP = Rule(
 _NONFINITE = (
     Rule(
         "mask-constant",
-        ranges.find_mask_held,
-        "{i.called} holds a constant as far from 0 as {reached}; {e.storage} ends at {e.end}, so it is infinite there.",
-    ),
-    Rule(
-        "mask-constant",
-        ranges.find_mask_read,
-        "{i.called} reads a constant of {constant:.3g}; {e.storage} ends at {e.end}, so it is infinite there{nothing}.",
+        ranges.find_mask,
+        "{i.called} {does}; {e.storage} ends at {e.end}, so it is infinite there{nothing}.",
     ),
     Rule(
         "overflow",

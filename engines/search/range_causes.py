@@ -44,23 +44,18 @@ def list_nonfinite(e: Evidence) -> Iterable[Inner]:
     return [i for i in e.made if i.score.new_nonfinite][:1]
 
 
-def find_mask_held(e: Evidence, i: Inner) -> Facts | None:
-    """The constant of a mask, which the storage type makes infinite, made by the node."""
-    reached = i.score.absmax
-    huge = reached > largest_finite(e.storage) and reached >= MASK_MAGNITUDE
-    if i.op not in MASKERS or not huge or not _reads_huge(e, i):
-        return None
-    return {"reached": say_number(reached), "beyond": i.node}
-
-
-def find_mask_read(e: Evidence, i: Inner) -> Facts | None:
-    """The same, read by the node, where nothing is masked in this sample."""
+def find_mask(e: Evidence, i: Inner) -> Facts | None:
+    """The constant of a mask, which the storage type makes infinite: made by the node, or read by it
+    where nothing is masked in this sample."""
+    reached, end = i.score.absmax, largest_finite(e.storage)
     constant = max((e.weights.get(name, 0.0) for name in i.reads), default=0.0)
-    held = i.score.absmax <= largest_finite(e.storage) < MASK_MAGNITUDE <= constant
-    if i.op not in MASKERS or not held:
-        return None
     nothing = ", and 0 times that is NaN" if i.op == "Mul" else ""
-    return {"constant": constant, "nothing": nothing, "beyond": i.node}
+    if i.op in MASKERS and reached > end and reached >= MASK_MAGNITUDE and _reads_huge(e, i):
+        does = f"holds a constant as far from 0 as {say_number(reached)}"
+        return {"does": does, "nothing": "", "beyond": i.node}
+    if i.op in MASKERS and reached <= end < MASK_MAGNITUDE <= constant:
+        return {"does": f"reads a constant of {constant:.3g}", "nothing": nothing, "beyond": i.node}
+    return None
 
 
 def find_beyond(e: Evidence, i: Inner) -> Facts | None:
@@ -103,9 +98,8 @@ def _reads_huge(e: Evidence, node: Inner) -> bool:
 def _is_all_zeros(e: Evidence, i: Inner) -> bool:
     """Whether small values became 0, and that is all the error there is, or what divides by them
     fails."""
-    infinite = e.case.effect is not None and e.case.effect >= HUGE
     small = 0 < i.score.vanished_max < smallest_positive(e.storage)[0]
-    return small and (i.score.actual_absmax == 0 or infinite)
+    return small and (i.score.actual_absmax == 0 or (e.case.effect or 0.0) >= HUGE)
 
 
 def find_root_of_nothing(e: Evidence, i: Inner) -> Facts | None:
@@ -118,7 +112,7 @@ def find_root_of_nothing(e: Evidence, i: Inner) -> Facts | None:
 
 def find_subnormal(e: Evidence, i: Inner) -> Facts | None:
     """The type has the value, and the engine flushes it."""
-    infinite = e.case.effect is not None and e.case.effect >= HUGE
+    infinite = (e.case.effect or 0.0) >= HUGE
     if _is_lacking(e, i.score) or infinite or not _is_all_zeros(e, i):
         return None
     return {"normal": smallest_positive(e.storage)[0]}

@@ -82,8 +82,7 @@ def score(ctx: StepContext) -> Steps[ScoreOutcome]:
     if plain.facts.get("script"):
         return Finish(ScoreOutcome(message=plain.message), findings)
     rows = [ScoreRow("the reference", "reference", True, 0.0, _mean(ask, plain, 1))]
-    as_it_is = ScoreRow("as it is", "engine")
-    rows.append((yield from _weigh(ask, as_it_is, ask.plain(feeds), plain)))
+    rows.append((yield from _weigh(ask, ScoreRow("as it is", "engine"), ask.plain(feeds), plain)))
     ways: list[tuple[ScoreRow, Measure]] = yield from _list_ways(ask)
     taken = ways[: params.budget or len(ways)]
     for way, probe in taken:
