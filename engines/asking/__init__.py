@@ -80,10 +80,6 @@ class StepContext(msgspec.Struct, frozen=True, dict=True):
         is taken for."""
         return self.engine_info.can(what, untold=untold)
 
-    def reason(self, what: str) -> str:
-        """Why it has not; "" where it does not say."""
-        return self.engine_info.reason(what)
-
 
 # What the runner sends back for what a step has yielded: nothing for a Note.
 Reply: TypeAlias = "Measurement | Described | None"

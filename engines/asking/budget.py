@@ -17,12 +17,6 @@ class Tries:
     def over(self) -> bool:
         return 0 < self.most <= self.done
 
-    def spend(self) -> None:
-        """One more. Raises Spent where none may be."""
-        if self.over:
-            raise Spent
-        self.done += 1
-
     def note(self, text: str) -> Note:
         """Progress; what is tried from here on may be left out."""
         return Note(text, best=0, tried=self.done)

@@ -95,8 +95,13 @@ class Inquiry(msgspec.Struct, frozen=True):
             else self
         )
 
-    def kept(
-        self, samples: tuple[str, ...], keep: Iterable[int], *, engine: str = "", **rest: object
+    def whole(
+        self,
+        samples: tuple[str, ...],
+        keep: Iterable[int] = (),
+        *,
+        engine: str = "",
+        **rest: object,
     ) -> Measure:
         """The whole model on these samples with these nodes in FP32, and nothing else cured, run as
         often as a verdict needs."""
@@ -114,10 +119,6 @@ class Inquiry(msgspec.Struct, frozen=True):
             exclusive=looks > 1,
         )
         return msgspec.structs.replace(probe, **rest)
-
-    def plain(self, samples: tuple[str, ...], *, engine: str = "", **rest: object) -> Measure:
-        """The whole model as it is, nothing cured."""
-        return self.kept(samples, (), engine=engine, **rest)
 
     def row(self, measurement: Measurement) -> SampleResult:
         """The result of the row that the signature was locked on, of a feed whose rows are told

@@ -12,12 +12,10 @@ from narrowdown.engines.sources import scripts
 
 
 class Near(msgspec.Struct, frozen=True):
-    """Feeds that were made near the session's. ``inputs``: their digest; ``sources``: of what each
-    was made, and how."""
+    """Feeds that were made near the session's. ``inputs``: their digest."""
 
     inputs: str = ""
     feeds: tuple[str, ...] = ()
-    sources: tuple[str, ...] = ()
 
 
 def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
@@ -48,8 +46,8 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
     )
     if made.status != "ok":
         return Near()
-    infos = [msgspec.convert(s, SampleInfo) for s in made.facts["samples"]]
-    return Near(made.facts["inputs"], tuple(s.id for s in infos), tuple(s.source for s in infos))
+    infos = (msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
+    return Near(made.facts["inputs"], tuple(s.id for s in infos))
 
 
 def make_none(_samples: int, _batch: int, _each: int) -> Sub[Near]:

@@ -89,7 +89,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
         return Cure(f"If, Loop and Scan of your model could not be fixed: {why.rstrip('.')}.")
     alike = tuple(made.facts["samples"])
     # The file in place of the user's model, held against what that gives.
-    put = partial(ask.plain, model=model, written=str(made.facts["model"]))
+    put = partial(ask.whole, model=model, written=str(made.facts["model"]))
     yield Note("does the file compute what your model computes?")
     same = yield from asked(put(alike, engine=ask.ctx.reference))
     if not judge_whole(same, rule).passed:

@@ -79,7 +79,13 @@ def list_factors(made: Construction, sizes: Sequence[Sequence[Place]]) -> tuple[
         _of_open(made),
         *_of_weights(made),
         *_of_inputs(made),
-        _of_opset(made),
+        Factor(
+            "opset",
+            made.opset,
+            _OPSETS,
+            lambda level: msgspec.structs.replace(made, opset=int(level)),
+            ordered=True,
+        ),
     )
     return tuple(msgspec.structs.replace(f, levels=tuple(_choose_levels(made, f))) for f in every)
 
@@ -313,13 +319,3 @@ def _of_open(made: Construction) -> Factor:
     }
     changed = msgspec.structs.replace(made, inputs=inputs)
     return Factor("the sizes of inputs", base, (other,), lambda _: changed)
-
-
-def _of_opset(made: Construction) -> Factor:
-    return Factor(
-        "opset",
-        made.opset,
-        _OPSETS,
-        lambda level: msgspec.structs.replace(made, opset=int(level)),
-        ordered=True,
-    )

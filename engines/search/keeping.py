@@ -180,7 +180,7 @@ class _Keeping:
         kept = self._tell("found", best.keep, join_answers([given, near]), unseen)
         missed = {*tell_apart(given, rule, sets.basis).missed, *tried.failing}
         cure, files = yield from write_out(ask, kept.tried, sets.basis, tried, len(missed))
-        times = yield from measure_seconds(ask, ask.kept(self.everywhere, best.keep))
+        times = yield from measure_seconds(ask, ask.whole(self.everywhere, best.keep))
         slower = f"; {said}" if (said := say_seconds(*times)) else ""
         cure = msgspec.structs.replace(cure, minimal=best.each, cost=f"{cure.cost}{slower}")
         return msgspec.structs.replace(kept, tried=cure, files=files or kept.files)

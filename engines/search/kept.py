@@ -49,7 +49,7 @@ def list_keepable(ask: Inquiry) -> tuple[int, ...]:
     found = tuple(layer.node for layer in find_leavable_layers(ask.index))
     if not found:
         raise StepRefused(
-            f"{ask.ctx.engine} cannot keep single nodes in higher precision: {ask.ctx.reason('keep')}"
+            f"{ask.ctx.engine} cannot keep single nodes in higher precision: {ask.ctx.engine_info.reason('keep')}"
         )
     return found
 

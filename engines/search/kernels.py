@@ -182,7 +182,9 @@ class _Forced:
 
     def _put(self, text: str, question: Question) -> Sub[Answer]:
         note = self._tries.note(text)
-        self._tries.spend()
+        if self._tries.over:
+            raise Spent
+        self._tries.done += 1
         return (yield from self._oracle.ask(msgspec.structs.replace(question, note=note)))
 
 

@@ -88,7 +88,7 @@ def time_run(ask: Inquiry, probe: Measure) -> Sub[float | None]:
 
 def measure_seconds(ask: Inquiry, changed: Measure) -> Sub[tuple[float | None, float | None]]:
     """Seconds of a run of the changed model and of the model as it is."""
-    before: float | None = yield from time_run(ask, ask.plain(changed.samples))
+    before: float | None = yield from time_run(ask, ask.whole(changed.samples))
     after: float | None = yield from time_run(ask, changed)
     return after, before
 

@@ -36,7 +36,7 @@ def write_out(
     for base in dict.fromkeys((given, findings.model)):
         what = "your model" if base == given else "the cleaned model that was searched"
         yield Note(f"the workaround as a file, made of {what}")
-        probe = ask.kept(
+        probe = ask.whole(
             list_feeds(findings), keep, engine=info.typed, written=base, rest=rest, save="written"
         )
         m = yield from asked(probe)

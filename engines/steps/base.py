@@ -97,7 +97,7 @@ def capability(name: str) -> Need:
         return bool(ctx.check) or not ctx.engine_info.capabilities or ctx.can(name)
 
     def why(ctx: StepContext) -> str:
-        reason = ctx.reason(name) or f"it does not offer '{name}'."
+        reason = ctx.engine_info.reason(name) or f"it does not offer '{name}'."
         return f"This step is not possible on {ctx.engine}: {reason}"
 
     return Need(f"an engine that can: {name}", holds, why)

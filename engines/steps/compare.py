@@ -351,7 +351,7 @@ def _finish_without_outputs(
     else nothing can be said."""
     base, alone = _start(ctx, findings), tuple[str, ...]()
     if m.status == "ok":  # the engine was built, and cannot be run here
-        reason = ctx.reason("run").rstrip(".")
+        reason = ctx.engine_info.reason("run").rstrip(".")
         said = f"The model builds, but whether its results are right cannot be seen here: {reason}."
         outcome = msgspec.structs.replace(base, verdict="built", message=said)
         return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})

@@ -73,7 +73,7 @@ def _watch_runs(ask: Inquiry, runs: int) -> Sub[tuple[dict[int, float], int, int
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
         marks = ranges.encode(batch)
         m = yield from asked(
-            ask.plain((ask.findings.sample,), marks=marks, runs=runs, exclusive=True)
+            ask.whole((ask.findings.sample,), marks=marks, runs=runs, exclusive=True)
         )
         if m.status != "ok":
             continue

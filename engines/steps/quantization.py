@@ -134,7 +134,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
             "keep": [{"node": n} for n in ask.index.names(keep)],
             "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
-        decisive={"workaround": (ask.kept(list_feeds(findings), keep),)} if found else {},
+        decisive={"workaround": (ask.whole(list_feeds(findings), keep),)} if found else {},
     )
 
 

@@ -113,7 +113,7 @@ def _run_again(
         return Finish(outcome, need_runs(findings, *seen, params.most_runs))
     if rebuilds and not _is_of_the_precision(findings, model.rule):
         return (yield from _build_afresh(ctx, findings, params, base))
-    why = ctx.reason("rebuild") or "this engine always builds the same."
+    why = ctx.engine_info.reason("rebuild") or "this engine always builds the same."
     if rebuilds:
         why = f"{model.rule.precision.upper()} alone makes the model fail, so no choice of kernels is to blame."
     message = f"{said} A new build would not differ: {why}"
@@ -145,7 +145,7 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
             "keep": [{"node": n} for n in ask.index.names(found.keep)],
             "bundle": [{"role": "workaround", "files": found.files}] if found.files else [],
         },
-        decisive={"workaround": (ask.kept(list_feeds(ask.findings), found.keep),)},
+        decisive={"workaround": (ask.whole(list_feeds(ask.findings), found.keep),)},
     )
 
 

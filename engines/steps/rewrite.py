@@ -77,7 +77,7 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
         )
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     feeds, known = list_feeds(findings), findings.workaround
-    plain = yield from asked(ask.plain(feeds))
+    plain = yield from asked(ask.whole(feeds))
     tried: list[TriedRewrite] = []
     listed = list_rewrites((n.op for n in ask.index.nodes), ctx.storage)
     chosen = listed[: params.budget or len(listed)]
@@ -137,7 +137,7 @@ def rewrite_probe(
     ask: Inquiry, name: str, at: str, samples: tuple[str, ...], *, engine: str = "", **more: object
 ) -> Measure:
     """The whole model with this rewrite done there (``place_rewrite``), on these samples."""
-    return ask.plain(samples, engine=engine, rewrite=name, rewrite_at=at, **more)
+    return ask.whole(samples, (), engine=engine, rewrite=name, rewrite_at=at, **more)
 
 
 class TriedRewrite(msgspec.Struct, frozen=True):

@@ -78,11 +78,11 @@ def score(ctx: StepContext) -> Steps[ScoreOutcome]:
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     feeds = list_feeds(findings)
     yield Note("how good is it as it is?")
-    plain = yield from asked(_scored(ask, ask.plain(feeds)))
+    plain = yield from asked(_scored(ask, ask.whole(feeds)))
     if plain.facts.get("script"):
         return Finish(ScoreOutcome(message=plain.message), findings)
     rows = [ScoreRow("the reference", "reference", True, 0.0, _mean(ask, plain, 1))]
-    rows.append((yield from _weigh(ask, ScoreRow("as it is", "engine"), ask.plain(feeds), plain)))
+    rows.append((yield from _weigh(ask, ScoreRow("as it is", "engine"), ask.whole(feeds), plain)))
     ways: list[tuple[ScoreRow, Measure]] = yield from _list_ways(ask)
     taken = ways[: params.budget or len(ways)]
     for way, probe in taken:
@@ -103,7 +103,7 @@ def _list_ways(ask: Inquiry) -> Sub[list[tuple[ScoreRow, Measure]]]:
         what = f"{many} {'node' if many == 1 else 'nodes'} in FP32"
         if not many:
             what = f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})"
-        probe = ask.kept(feeds, nodes, engine=cure.engine, forbid=cure.forbid)
+        probe = ask.whole(feeds, nodes, engine=cure.engine, forbid=cure.forbid)
         row = ScoreRow(what, "precision" if many else "switch", chosen=True)
         found.append((row, probe))
     done = {cure.kind, *(cure.switched_off if cure.kind == "rewrite" else ())} if cure else set()

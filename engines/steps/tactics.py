@@ -1,6 +1,7 @@
 """tactics: which of the engine's own choices breaks the model? What can be switched (optimizers,
 options) is searched: the fewest that cure it when they are off. Of kernels builds are compared."""
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Literal
@@ -21,7 +22,6 @@ from narrowdown.engines.search.switches import Switches, list_switches
 from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
-from narrowdown.engines.store import decoding
 
 
 class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +64,7 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
         # Every build fails, so there is no good one to compare kernels with; its options can still
         # be switched.
     if ctx.check or not can.names:
-        reason = ctx.reason("optimizers") or "this engine has none to switch"
+        reason = ctx.engine_info.reason("optimizers") or "this engine has none to switch"
         why = "an external check chooses its own engine" if ctx.check else reason
         return Finish(
             TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings
@@ -151,12 +151,8 @@ def _say_compared(found: Compared, names: str) -> str:
 
 def shorten_choice(choice: str) -> str:
     """A choice in a few words: its tactic."""
-    try:
-        found = decoding.decode(choice.encode())
-    except ValueError:
-        found = None
-    known = isinstance(found, dict) and "tactic" in found
-    return f"tactic {found['tactic']}" if known else choice[:60]
+    found = re.search(r'"tactic":"?(-?\w+)', choice)
+    return f"tactic {found[1]}" if found else choice[:60]
 
 
 class _Switching:

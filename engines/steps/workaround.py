@@ -127,7 +127,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         budget = min(params.budget, BUDGET) if spread else params.budget
         kept: Kept = yield from keep_higher(ask, PrecisionParams(budget=budget))
         return Cure(say_kept(ask, kept), kept.found, kept.files)
-    reason = ask.ctx.reason("keep")
+    reason = ask.ctx.engine_info.reason("keep")
     why = _say_anew(ask) or f"Keeping nodes in higher precision: {reason}"
     none = "Nothing that this engine can switch was found to help."
     return Cure(f"{none} {why}" if reason else none)
@@ -138,8 +138,8 @@ def _switch_off(ask: Inquiry) -> Sub[Workaround | None]:
     every build; None where none is."""
     for option in _list_options(ask.ctx, ask.findings):
         yield Note(f"trying {option.engine} without {', '.join(option.switched_off)}")
-        switched = partial(ask.plain, engine=option.engine, forbid=option.forbid)
-        plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+        switched = partial(ask.whole, engine=option.engine, forbid=option.forbid)
+        plain = yield from asked(ask.whole(list_feeds(ask.findings)))
         holds, _ = yield from verify(ask, option, switched, plain)
         if holds is not None:
             return holds
@@ -222,7 +222,7 @@ def _write_otherwise(ask: Inquiry, names: Sequence[str]) -> Sub[Cure | None]:
     """The first of these rewrites that cures; None where none does."""
     if not names:
         return None
-    plain = yield from asked(ask.plain(list_feeds(ask.findings)))
+    plain = yield from asked(ask.whole(list_feeds(ask.findings)))
     culprits = (ranges.decode(c.case.node_ids) for c in ask.findings.culprits)
     accused = {ask.index.nodes[n].op for nodes in culprits for n in nodes}
     for one in map(find_rewrite, names):
@@ -299,10 +299,10 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
         tensors = {
             ask.index.by_name[name] for name in chosen.switched_off if name in ask.index.by_name
         }
-        return ask.plain(
+        return ask.whole(
             list_feeds(ask.findings), rewrite=chosen.kind, rewrite_at=ranges.encode(tensors)
         )
-    return ask.kept(
+    return ask.whole(
         list_feeds(ask.findings),
         ranges.decode(chosen.keep),
         engine=chosen.engine,
