@@ -14,7 +14,7 @@ import pytest
 
 from campaigns.gpu.campaign import as_they_are, every, flow, killed_in_each
 from narrowdown.engines.backends.tensorrt import quantization
-from narrowdown.wizard.session.folder import read_problem
+from narrowdown.wizard.session.folder import describe
 from tests.engines.workers import driver
 from tests.gpu import models
 
@@ -77,7 +77,7 @@ def test_a_folder_of_samples_is_fed_sample_by_sample(tmp_path: Path) -> None:
         np.savez(tmp_path / "fed" / f"{i}.npz", x=whole[i : i + 1])
     told = flow(model, tmp_path / "fed", "onnxruntime:optimization=basic")(tmp_path)
     assert (told["exit"], told["verdict"]) == (10, "not-reproduced")
-    assert [Path(p).name for p in read_problem(tmp_path / "session").inputs] == [
+    assert [Path(p).name for p in describe(tmp_path / "session").problem.inputs] == [
         "0.npz",
         "1.npz",
         "2.npz",
