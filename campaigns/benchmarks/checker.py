@@ -14,7 +14,7 @@ import onnx
 import onnxruntime as ort
 
 from narrowdown.engines.data.polygraphy import read_inputs
-from narrowdown.engines.graph.emulate import emulate_precision, round_values
+from narrowdown.engines.graph.emulate import emulate_precision
 
 TOLERANCE = {"fp16": 1e-2, "onnxruntime": 1e-3}  # relative L2
 
@@ -43,7 +43,8 @@ def main(engine: str, path: str, layerwise: str = "") -> int:
     expected = [captured[n] for n in names] if layerwise else session(model, off).run(None, fed)
     if engine == "fp16":
         stored = {
-            n: round_values(a, "fp16") if a.dtype == np.float32 else a for n, a in fed.items()
+            n: a.astype(np.float16).astype(a.dtype) if a.dtype == np.float32 else a
+            for n, a in fed.items()
         }
         actual = session(emulate_precision(model, "fp16", ()), off).run(None, stored)
     else:
