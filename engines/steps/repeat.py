@@ -39,6 +39,7 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     bitwise_varies: bool = False  # runs of one build differ in bits
     whole_only: bool = False  # the model runs whole only, as OpenVINO IR does
     switchable: bool = False  # the engine can switch its optimizers or tactics
+    passed: int = 0  # with ``until``: builds or checks
     foretold: int = 0  # nodes beyond what the engine stores, by the reference
     cured: bool = False  # with these and their readers in FP32 every sample passes
     missed: str = ""  # what so many runs without a failure leave possible
@@ -237,6 +238,7 @@ def _build_afresh(
         base,
         behaviour=seen.behaviour,
         builds=seen.answered,
+        passed=seen.answered - seen.failing,
         message=said,
     )
     if until:
