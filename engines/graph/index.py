@@ -86,7 +86,6 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     # (integers and booleans only): fed as constants by default, as the engine would fold them.
     shape_like: tuple[int, ...] = ()
     opset: int = 0  # of ONNX's own operators; 0: not known
-    small_weights: dict[str, Stated] = {}  # name -> what it holds, of weights of a few numbers
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:

@@ -416,13 +416,8 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
             )
         )
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
-    small = {
-        t.name: held for t in graph.initializer if (held := schema.short_weight(t)) is not None
-    }
     opset = versions.get("", 0)
-    index = GraphIndex(
-        digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset, small_weights=small
-    )
+    index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset)
     seeds = [ids[name] for name in deciding if name in ids]
     return msgspec.structs.replace(index, shape_like=shape_like(index, seeds))
 

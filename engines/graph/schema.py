@@ -17,7 +17,6 @@ from onnx import (
     TensorProto,
     TypeProto,
     helper,
-    numpy_helper,
     shape_inference,
 )
 
@@ -185,27 +184,6 @@ def state_attribute(a: AttributeProto) -> Stated | None:
 
 def _is_short(value: str | list[Any]) -> bool:
     return len(value) <= SHORT and all(math.isfinite(v) for v in value if isinstance(v, float))
-
-
-def short_weight(tensor: TensorProto) -> Stated | None:
-    """What a weight of at most ``SHORT`` numbers holds, where it is stored in the model; None of
-    any other."""
-    if math.prod(tensor.dims) > SHORT or tensor.data_location == TensorProto.EXTERNAL:
-        return None
-    if tensor.data_type not in (
-        TensorProto.FLOAT,
-        TensorProto.DOUBLE,
-        TensorProto.INT32,
-        TensorProto.INT64,
-    ):
-        return None
-    try:
-        held: list[int | float | str] = numpy_helper.to_array(tensor).ravel().tolist()
-    except ValueError:  # fewer bytes than its dimensions say: whoever runs the model says so
-        return None
-    return (
-        held if all(math.isfinite(number) for number in held if isinstance(number, float)) else None
-    )
 
 
 def droppable_attributes(node: NodeProto, versions: Mapping[str, int]) -> tuple[str, ...]:
