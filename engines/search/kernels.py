@@ -21,9 +21,9 @@ from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Spent, Tries
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
+from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.data.tactic_replay import Suspect, rank_suspects
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.statistics import runs_to_see
 
 # Attempts of forced builds are counted from here, past any free one (``repeat`` allows 1,000): other
 # questions.

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from narrowdown.engines.compare.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import APART, is_given
-from narrowdown.engines.search.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
 

@@ -18,6 +18,7 @@ from narrowdown.engines.compare.judge import (
     margin,
     worst,
 )
+from narrowdown.engines.compare.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.options import recorded
@@ -31,7 +32,6 @@ from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.nearby import try_nearby
 from narrowdown.engines.search.refused_whole import refused_alike
-from narrowdown.engines.search.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.search.unseen import NONE_MADE
 from narrowdown.engines.search.whole import (
     list_failing,

@@ -21,11 +21,11 @@ from narrowdown.engines.compare.say import (
     say_sample,
     wrong_by,
 )
+from narrowdown.engines.compare.statistics import say_most_wrong
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import trial
 from narrowdown.engines.search.independent import Standing
-from narrowdown.engines.search.statistics import say_most_wrong
 from narrowdown.engines.search.unseen import Determined
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import unquantized

@@ -18,6 +18,7 @@ from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
+from narrowdown.engines.compare.statistics import say_most_wrong
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
@@ -35,7 +36,6 @@ from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
 from narrowdown.engines.search.kept import Kept
 from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.settle import Saved
-from narrowdown.engines.search.statistics import say_most_wrong
 from narrowdown.engines.search.unseen import say_tried
 from narrowdown.engines.search.whole import choose_feed, list_feeds, probe_whole
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED

@@ -12,6 +12,7 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import REFUSALS, judge_check, judge_cured, limit
+from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Measure, Measurement
@@ -19,7 +20,6 @@ from narrowdown.engines.search import remedy
 from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.intermittent import builds_to_see, count_failed_runs, need_runs
-from narrowdown.engines.search.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.whole import list_feeds, look_at_whole, probe_whole
 from narrowdown.engines.steps import intake

@@ -11,12 +11,12 @@ from narrowdown.engines import findings as base
 from narrowdown.engines import outside
 from narrowdown.engines.compare.judge import judge_shrunk
 from narrowdown.engines.compare.say import say_limit, wrong_by
+from narrowdown.engines.compare.statistics import least_share
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import HUGE, Measure
-from narrowdown.engines.search.statistics import least_share
 from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.search.written import FILE
 from narrowdown.engines.spec import parse

@@ -2,7 +2,7 @@
 fails now.
 
 One look says nothing of such a fault, and neither does one failure more or less. So the two counts
-are compared by an exact test (``engines.search.statistics.fisher_exact``) at few numbers of looks
+are compared by an exact test (``engines.compare.statistics.fisher_exact``) at few numbers of looks
 that are fixed beforehand, and 'differs' is said only where one rate would give two such counts less
 often than ``level`` allows: ``FALSE_ALARM`` for a whole replay, shared out evenly among its
 questions and, for each, among those numbers (Bonferroni). That holds whatever the rate is, however
@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.search.statistics import fisher_exact
+from narrowdown.engines.compare.statistics import fisher_exact
 
 FALSE_ALARM = 0.002  # of replays that say 'differs' although every rate is what it was
 MOST_LOOKS = 64  # at one question; a fault that failed in every one of 8 recorded looks is found fixed after 8

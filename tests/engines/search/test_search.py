@@ -17,11 +17,11 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.search import Trials, minimise, prove_one_minimal
-from narrowdown.engines.search.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.search.watchable import BATCH_BYTES
 from narrowdown.engines.search.whole import probe_whole
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from narrowdown.engines.search.statistics import fisher_exact
+from narrowdown.engines.compare.statistics import fisher_exact
 from narrowdown.wizard.runner.rates import FALSE_ALARM, Rule, Tally, rule
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from narrowdown.engines.search.statistics import (
+from narrowdown.engines.compare.statistics import (
     binomial_interval,
     least_share,
     runs_to_see,
