@@ -27,7 +27,6 @@ from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
 from narrowdown.engines.search.cheap_engine import ALIKE
-from narrowdown.engines.search.kept import Cure
 from narrowdown.engines.search.unseen import (
     Determined,
     add_made,
@@ -44,6 +43,7 @@ from narrowdown.engines.search.whole import (
     lock_failure,
     say_other,
 )
+from narrowdown.engines.search.workaround_facts import Cure
 
 UNSEEN = " It builds, and the reference is right with it; whether this engine then is cannot be seen on this machine."
 ALWAYS = "nothing of it changes"  # what rests on constants alone

@@ -12,7 +12,7 @@ In this order, because each makes the next cheap:
    is a guess at an order and decides nothing. Where the culprits alone cure, it is not asked for;
    where somebody knows the order (a ranking of quantized layers) that is taken.
 2. *How many of the heaviest?* The shortest prefix that cures, by doubling and halving.
-3. *Which of what was added can go?* Group testing, lightest first (``engines.search.trim``).
+3. *Which of what was added can go?* Group testing, lightest first (``leave_out_groups``).
 4. *Is it right on what it was not made on?* Other samples are made near the given ones. What fails
    there joins, and again from 2: what was found stays, and as little as possible is added. The
    figures are those of samples that no set before was made on.
@@ -44,7 +44,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.search.trim import leave_out_each, leave_out_groups
+from narrowdown.engines.search.ddmin import leave_out_each, leave_out_groups
 
 NodeSet: TypeAlias = tuple[int, ...]  # node ids, ascending
 
@@ -61,7 +61,7 @@ REFUSED = 8
 
 
 class Sets(Protocol):
-    """Who is asked: ``engines.search.kept_sets``, or a dictionary. ``everything`` that can be kept;
+    """Who is asked: ``engines.search.keeping.KeptSets``, or a dictionary. ``everything`` that can be kept;
     ``spent``: how often a set was asked about."""
 
     everything: NodeSet

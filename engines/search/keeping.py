@@ -1,30 +1,32 @@
-"""The fewest nodes in higher precision, as the session asks for them: who is asked
-(``engines.search.kept_sets``), what is likely, and what is told of the set that
-``engines.search.keep_fewest`` finds."""
+"""The fewest nodes in higher precision, as the session asks for them: what is known of sets, what is
+likely, and what is told of the set that ``engines.search.keep_fewest`` finds."""
 
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Amount, Count, Sub
+from narrowdown.engines.asking import Amount, Count, Note, StepRefused, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.compare.judge import by_sample, judge_whole
-from narrowdown.engines.findings import Unseen
-from narrowdown.engines.graph.quantized import find_layers
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
+from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up
+from narrowdown.engines.compare.say import say_amount, say_most
+from narrowdown.engines.findings import Unseen, Workaround
+from narrowdown.engines.graph.quantized import find_layers, find_leavable_layers
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cheap_engine import find_emulation
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.intermittent import RUNS, has_threads
-from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, keep_fewest
-from narrowdown.engines.search.kept import Kept, list_keepable
-from narrowdown.engines.search.kept_sets import KeptSets, NodeSet
+from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, NodeSet, keep_fewest
 from narrowdown.engines.search.ranking import LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
+from narrowdown.engines.search.switches import find_exact
 from narrowdown.engines.search.unseen import (
+    Ask,
     Basis,
+    Determined,
     Tried,
     add_made,
     count_plain,
@@ -34,6 +36,7 @@ from narrowdown.engines.search.unseen import (
     list_failing,
     measure_noise,
     restrict,
+    say_tried,
     set_apart,
     tell_apart,
     try_unseen,
@@ -49,6 +52,23 @@ from narrowdown.engines.spec import unquantized
 class PrecisionParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     budget: Count = 400  # builds
     margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """``outcome`` as in PrecisionOutcome; ``tried``: the set that it is about, as a workaround,
+    which it is only where it was ``found``. ``plain``: the error with nothing kept. ``reason``: why
+    the set could not be measured."""
+
+    outcome: str
+    tried: Workaround
+    files: dict[str, str] = {}
+    builds: int = 0
+    plain: float = 0.0
+    reason: str = ""
+
+    @property
+    def found(self) -> Workaround | None:
+        return self.tried if self.outcome == "found" else None
 
 
 def keep_higher(ask: Inquiry, params: PrecisionParams, order: NodeSet = ()) -> Sub[Kept]:
@@ -210,6 +230,96 @@ class _Keeping:
         return Kept(outcome, tried, dict(m.artifacts), sets.spent, reason=reason)
 
 
+def list_keepable(ask: Inquiry) -> tuple[int, ...]:
+    """The nodes that can be kept in higher precision here. Raises StepRefused where there are
+    none."""
+    if make_oracle(ask).keeps:
+        return tuple(range(len(ask.index.nodes)))
+    found = tuple(layer.node for layer in find_leavable_layers(ask.index))
+    if not found:
+        reason = ask.ctx.engine_info.reason("keep") or "it does not say that it can."
+        raise StepRefused(
+            f"{ask.ctx.engine} cannot keep single nodes in higher precision: {reason}"
+        )
+    return found
+
+
+class KeptSets:
+    """What is known of sets of nodes as workarounds, sample by sample. Each sample of each set is
+    asked once.
+
+    ``everything`` that can be kept. ``margin``: tolerance over error that is aimed at. ``seen``: the
+    samples that decide; none: all of them. ``basis``: what is known of the user's samples. ``near``:
+    feed -> digest of the inputs that hold it, of samples that were made near the session's.
+    ``spent``: how often a set was asked about.
+    """
+
+    def __init__(self, oracle: Oracle, everything: NodeSet, margin: float = 1.0) -> None:
+        self.oracle, self.everything, self.margin = oracle, everything, margin
+        self.near: dict[str, str] = {}
+        self.seen: set[str] = set()
+        self.basis = Basis()
+        self.spent = 0
+        self._built: NodeSet | None = None
+        self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
+
+    def use(self, keep: NodeSet, samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
+        """What part of what is allowed each of these samples has, the worst of its runs; None where
+        the set could not be run. Left out is what nobody can call right or wrong."""
+        feeds = dict.fromkeys(s.partition("/")[0] for s in samples)
+        m: Measurement = yield from self.measure(keep, tuple(feeds))
+        if m.status != "ok" or m.assumed:
+            return None
+        rule = self.oracle.criterion
+        told = tell_apart(restrict(m, set(samples)), rule, self.basis, self.margin)
+        return {
+            s: max((use_up(score, rule) for r in rows for score in r.outputs), default=0.0)
+            for s, rows in by_sample(told.counted).items()
+        }
+
+    def measure(self, keep: NodeSet, feeds: Sequence[str]) -> Sub[Measurement]:
+        """The answer on all of these, which are what is fed."""
+        known = self._answers.setdefault(keep, {})
+        left: dict[str, list[str]] = {}  # by the inputs that hold them
+        for feed in feeds:
+            if feed not in known:
+                left.setdefault(self.near.get(feed, ""), []).append(feed)
+        if left:
+            yield Note(f"keeping {len(keep)} of {len(self.oracle.index.nodes)} nodes in FP32")
+            # What is asked of a set right after it was built costs no other build.
+            self.spent += keep != self._built
+            self._built = keep
+        for inputs, part in left.items():
+            m: Measurement = yield from self.elsewhere(keep)(inputs, tuple(part))
+            known.update({feed: m if len(part) == 1 else _of_feed(m, feed) for feed in part})
+        return join_answers([known[feed] for feed in feeds])
+
+    def judged(self, m: Measurement) -> Determined:
+        """Of the given samples those that were not set apart, and those that joined; whatever else
+        was fed with them."""
+        deciding = self.seen and m.status == "ok" and not m.assumed
+        return tell_apart(
+            restrict(m, self.seen) if deciding else m, self.oracle.criterion, self.basis
+        )
+
+    def elsewhere(self, keep: NodeSet) -> Ask:
+        """The question about this set that ``try_unseen`` asks of inputs of its own."""
+        kept = frozenset(keep)
+        return lambda inputs, samples: self.oracle.feed(
+            samples, inputs=inputs, keep=kept, build=None
+        )
+
+
+def _of_feed(m: Measurement, fed: str) -> Measurement:
+    """The part of an answer that is about what was fed under this name."""
+    if m.status != "ok" or m.assumed:
+        return m
+    own = {s for s in by_sample(m) if s == fed or s.startswith(f"{fed}/")}
+    return msgspec.structs.replace(
+        restrict(m, own), run_seconds=m.run_seconds * len(own) / max(1, len(m.results))
+    )
+
+
 def allow(sets: KeptSets, samples: Sequence[str]) -> Sub[dict[str, float]]:
     """What each of these samples may use up, as far as it is right with everything kept."""
     used = yield from sets.use(sets.everything, samples)
@@ -217,3 +327,31 @@ def allow(sets: KeptSets, samples: Sequence[str]) -> Sub[dict[str, float]]:
     known = used or {}
     # In their own order, which says what is asked about first.
     return {s: tight if known[s] <= tight else 1.0 for s in samples if known.get(s, 2.0) <= 1}
+
+
+def say_kept(ask: Inquiry, kept: Kept) -> str:
+    """What the search for nodes to keep came to, in sentences."""
+    cure, metric = kept.tried, ask.criterion.metric
+    if kept.outcome == "none-needed":
+        return "Nothing needs higher precision: the model passes as it is."
+    if kept.outcome == "not-enough" and kept.reason:
+        return f"With everything in FP32 the model did not run, so precision cannot be judged: {kept.reason}"
+    if kept.outcome == "not-enough":
+        before, after, allowed = (
+            say_amount(error, metric) for error in (kept.plain, cure.error, ask.criterion.tolerance)
+        )
+        exact = find_exact(ask.ctx.engine, ask.ctx.engine_info)
+        anew = f" Layers in FP32 may compute in less here: try again with --engine {exact}."
+        return (
+            f"With everything in FP32 the error is {after} in place of {before}, and {allowed} is allowed: precision alone "
+            f"does not make it right.{anew if exact else ''}"
+        )
+    if kept.outcome == "whole":
+        return (
+            f"It passes with all of the {len(cure.keep_names)} nodes in FP32, and with no smaller set that was tried: that "
+            "is the model in FP32, and no workaround."
+        )
+    return (
+        f"Keeping {cure.cost.partition(';')[0]}: {say_tried(cure)}. With it {say_most(cure.error, ask.criterion)}. "
+        f"Kept: {join_some(cure.keep_names)}."
+    )

@@ -11,7 +11,7 @@ from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.nearest import join_some
-from narrowdown.engines.probe import APART, is_given
+from narrowdown.engines.probe import APART, Measure, is_given
 
 NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured with them
 
@@ -25,6 +25,17 @@ CALIBRATED = (
     "Samples that calibrated the model count for nothing, as its ranges were measured on them: give some that it has not seen "
     "(--inputs)."
 )
+
+
+class Cure(msgspec.Struct, frozen=True):
+    """What was found to help. Without a ``workaround``, ``message`` says why there is none.
+    ``files``: artifact name -> digest; ``probe``: the question that shows it again, where the
+    workaround does not say so itself."""
+
+    message: str
+    workaround: Workaround | None = None
+    files: dict[str, str] = {}
+    probe: Measure | None = None
 
 
 class Fact(msgspec.Struct, frozen=True):

@@ -11,10 +11,10 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.cheap_engine import shrinks_for
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.isolate import Isolated, isolate_first
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.search import prove_one_minimal
 from narrowdown.engines.search.settle import Settled, ask_about, make_case, settle
+from narrowdown.engines.search.smallest import Isolated, isolate_first
 from narrowdown.engines.search.switches import order_precision, say_ordered
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,

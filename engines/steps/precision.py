@@ -9,8 +9,7 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.intermittent import Runs, count_runs_needed
-from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
-from narrowdown.engines.search.kept import Kept, say_kept
+from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.whole import look_at_whole
 from narrowdown.engines.search.workaround_facts import holds_accused

@@ -32,8 +32,7 @@ from narrowdown.engines.graph.quantized import (
     nodes_on_codes,
 )
 from narrowdown.engines.probe import Describe, is_given
-from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
-from narrowdown.engines.search.kept import Kept
+from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher
 from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import say_tried

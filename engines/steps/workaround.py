@@ -22,15 +22,14 @@ from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.intermittent import Runs, count_runs_needed, has_threads
-from narrowdown.engines.search.keeping import PrecisionParams, keep_higher
-from narrowdown.engines.search.kept import Cure, Kept, say_kept
+from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
 from narrowdown.engines.search.rewrites import find_rewrite
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.unseen import say_tried
 from narrowdown.engines.search.verified import verify
 from narrowdown.engines.search.whole import list_feeds, look_at_whole
-from narrowdown.engines.search.workaround_facts import find_accused, is_known, list_outside
+from narrowdown.engines.search.workaround_facts import Cure, find_accused, is_known, list_outside
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.precision import CureOutcome, kept_json

@@ -9,31 +9,33 @@ from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.asking.inquiry import make_inquiry
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement, SampleResult
-from narrowdown.engines.search.kept import list_keepable
+from narrowdown.engines.search.keeping import list_keepable
 from narrowdown.engines.search.unseen import restrict
 from narrowdown.engines.views import view_engine
 from tests.engines.steps.simulated import Simulated, graph
 
 
 @pytest.mark.parametrize(
-    ("told", "keepable"),
-    [({}, 3), ({"present": True, "reason": ""}, 3), ({"present": False, "reason": "no."}, 0)],
+    ("told", "refused"),
+    [
+        ({}, "does not say that it can"),
+        ({"present": True, "reason": ""}, ""),
+        ({"present": False, "reason": "no."}, "no\\."),
+    ],
 )
-def test_an_engine_that_says_nothing_of_keeping_nodes_is_taken_to_keep_them(
-    told: dict[str, Any], keepable: bool
-) -> None:
-    """As one of another package may; what it does not do is seen in what it gives."""
+def test_nodes_are_kept_by_an_engine_that_says_so(told: dict[str, Any], refused: str) -> None:
+    """One of another package that says nothing of it is not asked: each step reads it so."""
     engine = Simulated.single(graph([(), (0,), (1,)]), {1: 0.5})
     info = view_engine({"capabilities": {"keep": told} if told else {}})
     ctx: Any = msgspec.structs.replace(engine.context(), engine_info=info)
     findings = engine.findings()
     assert findings.signature is not None
     ask = make_inquiry(ctx, findings, engine.index, findings.signature)
-    if keepable:
-        assert list_keepable(ask) == (0, 1, 2)
-    else:
-        with pytest.raises(StepRefused, match="no\\."):
+    if refused:
+        with pytest.raises(StepRefused, match=refused):
             list_keepable(ask)
+    else:
+        assert list_keepable(ask) == (0, 1, 2)
 
 
 def test_a_measurement_of_some_samples_is_of_these_in_each_run() -> None:

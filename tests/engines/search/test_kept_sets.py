@@ -9,7 +9,7 @@ import pytest
 from narrowdown.engines.asking.inquiry import make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.kept_sets import KeptSets
+from narrowdown.engines.search.keeping import KeptSets
 from tests.engines.steps.simulated import Simulated, graph
 
 SAMPLES = ("real:0", "real:1", "real:2")

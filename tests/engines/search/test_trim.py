@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.trim import leave_out_each, leave_out_groups
+from narrowdown.engines.search.ddmin import ddmin, leave_out_each, leave_out_groups
 
 Answer = Callable[[tuple[int, ...]], str]
 STILL, LESS, UNCLEAR = "does", "does not", "unresolved"
@@ -34,12 +33,7 @@ def drive(
         return answers[key] == STILL
         yield
 
-    def fails(chosen: tuple[int, ...]):  # type: ignore[no-untyped-def]
-        return (yield from test(chosen)) == STILL
-
     def both():  # type: ignore[no-untyped-def]
-        if search is ddmin:
-            return (yield from search(items, fails))
         if search is not thorough:
             return (yield from search(items, test))
         return (yield from leave_out_each((yield from leave_out_groups(items, test)), test))
