@@ -23,7 +23,7 @@ import onnx
 from onnx import helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.entry import Construction
 from narrowdown.engines.known.table import read_table
 from narrowdown.wizard.report.read import read

@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from narrowdown.engines.graph.construct import draw_feed
+from narrowdown.engines.known.construct import draw_feed
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 
 Array = np.ndarray[Any, Any]

@@ -35,11 +35,11 @@ from onnx.reference import ReferenceEvaluator
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from campaigns.field.grow import FLOATS, grow
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.construct import construct, draw_feed
 from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.entry import Construction, MadeTensor
+from narrowdown.engines.known.lookalike import list_lookalikes
 from narrowdown.engines.known.table import recall
-from narrowdown.engines.search.lookalike import list_lookalikes
 
 Array = np.ndarray[Any, Any]
 BATCH = 20  # graphs of one child: one that dies takes these with it, and they are asked one by one

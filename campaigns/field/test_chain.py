@@ -8,7 +8,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from campaigns.field.chain import BUGS, Asked, embed
-from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.table import read_table
 
 PAGE = Path(__file__).parents[2] / "campaigns" / "chain.md"

@@ -10,7 +10,7 @@ import pytest
 
 from campaigns.field import hunt
 from campaigns.field.grow import grow
-from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 
 GROWN = Construction(

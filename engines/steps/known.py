@@ -17,9 +17,9 @@ from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.findings import Findings, Lookalike
 from narrowdown.engines.known.entry import Bug
+from narrowdown.engines.known.lookalike import list_lookalikes, say_lookalike
 from narrowdown.engines.known.variant import Variant, say_variant, vary_declared
 from narrowdown.engines.probe import HUGE, Construct, Describe, Measure, Measurement, Recall
-from narrowdown.engines.search.lookalike import list_lookalikes, say_lookalike
 from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (

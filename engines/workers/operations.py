@@ -26,10 +26,11 @@ from narrowdown.engines.data.arrays import widen_for_file
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.data.postprocess import PostprocessProblem
 from narrowdown.engines.data.score import ScoreProblem
-from narrowdown.engines.graph import construct, control_models, filekind, load, sanitize
+from narrowdown.engines.graph import control_models, filekind, load, sanitize
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.ranges import ALL
+from narrowdown.engines.known import construct
 from narrowdown.engines.known.entry import Construction
 from narrowdown.engines.known.table import TableProblem, recall
 from narrowdown.engines.probe import (

@@ -16,8 +16,8 @@ import onnx
 import pytest
 
 from narrowdown.engines.demos.scaled_apart import quantize
-from narrowdown.engines.graph.construct import construct
 from narrowdown.engines.installed import importable
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.probe import APART
 from narrowdown.wizard.cli import main

@@ -15,7 +15,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.probe import APART, BARRIER
 from narrowdown.wizard.cli import main

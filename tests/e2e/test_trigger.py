@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from narrowdown.engines.graph.construct import construct, draw_feed
+from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.steps.known import with_settings
 from narrowdown.wizard.cli import main

@@ -6,7 +6,7 @@ from pathlib import Path
 import onnx
 import pytest
 
-from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.wizard.cli import main
 from tests.docs.shown import of

@@ -9,7 +9,7 @@ from narrowdown.engines.compare.say import say_part, wrong_by
 from narrowdown.engines.declaration import TRACKER
 from narrowdown.engines.discovery import find
 from narrowdown.engines.findings import Lookalike
-from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.bundle.check_script import Asked, say_needs
 from narrowdown.wizard.report.document import Culprit, Report

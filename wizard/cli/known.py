@@ -8,8 +8,8 @@ from collections.abc import Iterable
 import msgspec
 
 from narrowdown.engines.known.entry import Bug
+from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.engines.known.table import TableProblem, read_table
-from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard import terminal
 from narrowdown.wizard.cli.sessions import read

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from narrowdown.engines.findings import Lookalike
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.known.lookalike import list_lookalikes
 from narrowdown.engines.known.table import TableProblem, recall
-from narrowdown.engines.search.lookalike import list_lookalikes
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import view_engine
 from narrowdown.wizard.problem import Problem

@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.engines.causes import find_cause
 from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
 from narrowdown.engines.compare.values import Values
-from narrowdown.engines.search.lookalike import say_lookalike
+from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop
 from narrowdown.wizard.report.figures import curve

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from narrowdown.engines import causes
 from narrowdown.engines.compare.say import say_part
+from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.engines.probe import APART
-from narrowdown.engines.search.lookalike import say_lookalike
 from narrowdown.wizard.report.document import Culprit, Report, Stop, Weighed, Workaround
 from narrowdown.wizard.words import count, elide, listing, margin, number, show_error, switch
 

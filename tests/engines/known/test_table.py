@@ -12,14 +12,14 @@ import yaml
 
 from narrowdown import wizard
 from narrowdown.engines.findings import Case, Findings
-from narrowdown.engines.graph.construct import construct
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.entry import Bug, Pattern, Stated
+from narrowdown.engines.known.lookalike import find_lookalike, list_lookalikes
 from narrowdown.engines.known.table import TableProblem, parse_bug, read_table
 from narrowdown.engines.known.variant import vary_declared
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.search.lookalike import find_lookalike, list_lookalikes
 
 MODELS = sorted(p for p in Path(wizard.__file__).parent.rglob("*.onnx"))
 BUGS = read_table()

@@ -11,8 +11,8 @@ import onnx
 import onnxruntime
 import pytest
 
-from narrowdown.engines.graph.construct import construct, draw_feed
 from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.known.generator import Program, write_generator
 from narrowdown.engines.known.table import read_table

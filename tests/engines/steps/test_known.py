@@ -7,8 +7,8 @@ from onnx import TensorProto, helper
 from narrowdown.engines.asking import Described, Note, StepContext
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.construct import construct
 from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.entry import Bug, Construction
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.known.variant import vary_declared

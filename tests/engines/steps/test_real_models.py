@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.asking import whole_model
-from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.probe import Measure
 

@@ -16,7 +16,7 @@ from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
-from narrowdown.engines.graph.construct import construct
+from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.probe import Candidate
 from narrowdown.wizard import trust
