@@ -56,7 +56,7 @@ class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PrecisionOutcome(CureOutcome, frozen=True, kw_only=True):
-    # not-enough: fails with every node kept; whole: passes only so
+    # not-enough: fails with everything kept; whole: passes only so
     outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     builds: int = 0
 

@@ -38,7 +38,6 @@ from narrowdown.engines.search.whole import (
 from narrowdown.engines.sources import paths, postprocess_script
 from narrowdown.engines.spec import unquantized
 from narrowdown.engines.steps import intake
-from narrowdown.engines.steps.unfit_inputs import refuse_wrong_sizes
 
 GUESSED = "made up: "
 
@@ -210,7 +209,9 @@ def measure_whole(
         intake.refuse_unknown_outputs(ctx.problem, names)
     given = any(is_given(s.id) for s in findings.samples)
     if given and not (ctx.check or recorded(ctx.reference)):
-        yield from refuse_wrong_sizes(look_at_whole(ctx, findings), m, _inputs(ctx, findings))
+        yield from intake.refuse_wrong_sizes(
+            look_at_whole(ctx, findings), m, _inputs(ctx, findings)
+        )
     if given or ctx.check or m.assumed or m.status != "reference-failed":
         return findings, m
     return (yield from _plain_inputs(ctx, findings, m, runs))

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Amount, Count, Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking import Count, Described, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Signature
@@ -48,30 +48,24 @@ from narrowdown.engines.steps.base import (
     Told,
     comparison,
 )
-from narrowdown.engines.steps.precision import CureOutcome
+from narrowdown.engines.steps.precision import PrecisionOutcome
 from narrowdown.engines.steps.prepare import load_findings, prepare_findings
 
 
-class QuantizationOutcome(CureOutcome, frozen=True, kw_only=True):
+class QuantizationOutcome(PrecisionOutcome, frozen=True, kw_only=True):
     """quantization: the layers of a Q/DQ model against the float one. SQNR in dB, 999 where nothing
     is lost. Kept are layers in float; the error is without any where none is needed."""
 
-    # not-enough: fails with every layer in float; whole: passes only so
-    outcome: Literal["found", "none-needed", "not-enough", "whole"] = "not-enough"
     layers: int = 0  # quantized by pairs
     whole: int = 0  # nodes that cannot be left in float
     worst: str = ""  # the layer with the lowest SQNR alone
     worst_db: float | None = None  # its SQNR
-    builds: int = 0
     weights: Literal["original", "dequantized"] = "dequantized"  # of the reference
     reference: str = ""  # the engine spec of the float model
 
 
-# The search's bounds are those of precision.
-class QuantizationParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuantizationParams(PrecisionParams, frozen=True):
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
-    budget: Count = 400  # builds of the search
-    margin: Amount = 0.0  # tolerance over error that is aimed at; 0: 1.5
 
 
 def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
@@ -104,8 +98,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         make_oracle(ask), layers, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    search = PrecisionParams(budget=params.budget, margin=params.margin)
-    kept: Kept = yield from keep_higher(ask, search, order=list_ranked(rows))
+    kept: Kept = yield from keep_higher(ask, params, order=list_ranked(rows))
     found, lowest = kept.found, rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
