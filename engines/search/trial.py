@@ -22,11 +22,6 @@ from narrowdown.engines.search.determined import WITHIN, Moved, measure_moves, m
 from narrowdown.engines.search.independent import Heard, Parting, ask_independent, find_parting
 from narrowdown.engines.search.whole import choose_feed, list_failing, lock_failure
 
-# Seconds for one run of the whole model up to which a confirmed engine serves as the reference of a
-# search: each probe runs a part of the model on it, and there are hundreds. Chosen, not measured:
-# at 5 s they take most of an hour.
-SERVES = 5.0
-
 # Other failing feeds that are looked at where the worst one is noise: a real failure beside it
 # would fail on most of them. Chosen, not measured: each costs two runs of the reference.
 OTHERS = 3
@@ -165,16 +160,10 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
     that can stand in."""
     model, heard = tried.model, tried.heard
     judge, passed = name_engine(heard.judge), model.findings.signature is None
-    note = f"the engine against {judge}"
-    alone = yield from model.compare(heard.judge, heard.judge, feed, note=note)
-    seconds = alone.measurement.run_seconds
-    unable = alone.why or (f"one run takes {seconds:.0f} s" if seconds > SERVES else "")
-    if not unable:
-        agree = f"{judge} and {name_engine(heard.other)} agree against it"
-        engine, against = yield from stand_in(model, heard.judge, agree)
-        unable = engine.why
-    if unable:
-        why = f"{judge} cannot stand in for it: {unable.rstrip('.')}."
+    agree = f"{judge} and {name_engine(heard.other)} agree against it"
+    engine, against = yield from stand_in(model, heard.judge, agree)
+    if not engine.told:
+        why = f"{judge} cannot stand in for it: {engine.why.rstrip('.')}."
         engine = yield from model.compare(reference=heard.judge, samples=feed)
         alike = passed and engine.exceeds
         found = msgspec.structs.replace(model.findings, alike=alike)

@@ -278,10 +278,24 @@ def test_a_wrong_engine_goes_on_against_who_is_right(answers: Any, walk: Any) ->
 
 
 def test_where_nobody_can_stand_in_the_session_ends(answers: Any, walk: Any) -> None:
-    done = tried(answers, walk, {ALL: 0.9, ORT: 0.9, F64: 0.0, OV: 0.0}, ALL, seconds=20.0)
-    outcome = done.finish.outcome
+    """All samples take the judge longer than it is given; one does not."""
+    two = (answers.REAL, msgspec.structs.replace(answers.REAL, id="real:1"))
+    context = answers.context(
+        msgspec.structs.replace(answers.READY, samples=two),
+        engine=ALL,
+        capabilities={"optimizers": answers.PRESENT},
+        info={"optimizers": ["Fusion"]},
+    )
+    quick = world(answers, {ALL: 0.9, ORT: 0.9, F64: 0.0, OV: 0.0})
+
+    def answer(probe: Any) -> Measurement:
+        asked = isinstance(probe, Measure) and (probe.engine, probe.reference, len(probe.samples))
+        late = Measurement(status="timeout", message="60 s were not enough.")
+        return late if asked == (ALL, F64, 2) else quick(probe)
+
+    outcome = walk("compare", context, answer).finish.outcome
     assert (outcome.verdict, outcome.alike, outcome.reference_replaced) == ("reference", True, "")
-    assert "one run takes 20 s" in outcome.message
+    assert "cannot stand in for it: 60 s were not enough." in outcome.message
 
 
 def test_a_reference_that_is_a_little_off_moves_no_pass(answers: Any, walk: Any) -> None:
