@@ -127,7 +127,7 @@ def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
         if not given:
             what = "give the float model with model=FLOAT.onnx to compare its outputs"
         raise ModelProblem(
-            f"the model is quantized in operators ({count_operators(nodes[n].op for n in own)}), which have no float counterpart "
+            f"the model is quantized in operators ({count_operators(nodes, own)}), which have no float counterpart "
             f"inside; {what}."
         )
     if not own and not is_quantized(model.index):

@@ -8,7 +8,7 @@ the next quantized layer reads it, as quantizers do it with a layer that they ex
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -116,9 +116,10 @@ def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:
     return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
 
 
-def count_operators(ops: Iterable[str]) -> str:
-    """Operators for people: ``3 QLinearAdd, 16 QLinearConv``."""
-    return ", ".join(f"{count} {op}" for op, count in sorted(Counter(ops).items()))
+def count_operators(nodes: Sequence[Node], chosen: Iterable[int]) -> str:
+    """The operators of the chosen nodes, for people: ``3 QLinearAdd, 16 QLinearConv``."""
+    ops = Counter(nodes[n].op for n in chosen)
+    return ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
 
 
 def is_quantized(index: GraphIndex) -> bool:

@@ -13,7 +13,7 @@ import msgspec
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import exceed, worst
+from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.findings import Findings, Lookalike
 from narrowdown.engines.known.entry import Bug
@@ -34,14 +34,14 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 
-# Who says what a construction should give: ONNX's own evaluator, which shares no code with any
-# engine of the table.
+# Who says what a construction, or a case that was varied, should give: ONNX's own evaluator, which
+# shares no code with any engine.
 JUDGE = "reference"
 # Lookalikes that are asked about: each costs some ten builds of a few nodes, and one that looks
 # like more looks like none.
 ASKED = 3
 # Statuses of a model that an engine does not run: which of them it is depends on where it notices.
-_REFUSED = ("build-failed", "unsupported", "invalid-model", "refused", "error", "crash")
+NOT_RUN = (*REFUSALS, "refused", "error", "crash")
 
 
 Shown: TypeAlias = Literal["fails", "passes", "not run"]
@@ -208,7 +208,7 @@ def show_bug(
 def judge_shown(ctx: StepContext, bug: Bug, m: Measurement) -> tuple[Shown, float | None]:
     """Whether the construction failed as the bug says."""
     if m.status != "ok":
-        refused = m.status in _REFUSED and bug.fails == "refused"
+        refused = m.status in NOT_RUN and bug.fails == "refused"
         return ("fails" if refused else "not run"), None
     precision = ctx.engine_info.precision
     rule = Criterion(

@@ -9,7 +9,14 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.judge import judge_whole, sign_failure
+from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import (
+    REFUSALS,
+    judge_check,
+    judge_cured,
+    judge_whole,
+    sign_failure,
+)
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
@@ -173,6 +180,15 @@ def prepare_failure(ctx: StepContext, most_runs: int) -> Sub[tuple[Findings, int
         model = look_at_whole(ctx, findings)
         findings, runs, _ = yield from run_again(model, Runs(most=most_runs))
     return findings, runs
+
+
+def judge_again(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
+    """Whether an answer to the question that the failure was locked on fails as that did."""
+    if ctx.check:
+        return judge_check(m, findings.rule)
+    if findings.signature is None and m.status in ("crash", *REFUSALS):
+        return Verdict("fail", detail=m.message)
+    return judge_cured(m, findings.rule, findings.signature)
 
 
 def _later_round(ctx: StepContext, findings: Findings, chosen: str) -> Sub[Findings]:

@@ -166,7 +166,7 @@ def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
     return say_first(
         (
             opaque,
-            f"This model is quantized in operators ({_count_operators(index, opaque)}), not in Q/DQ pairs: each computes on "
+            f"This model is quantized in operators ({count_operators(index.nodes, opaque)}), not in Q/DQ pairs: each computes on "
             "codes by itself, and none can be left in float. Export it in Q/DQ form to rank its layers.",
         ),
         (
@@ -179,17 +179,13 @@ def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
 
 def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[str, ...]:
     stored = any(is_stored_weight(index, d) for x in find_layers(index) for d in x.dequantizers)
-    whole = f"Quantized in themselves and left whole: {_count_operators(index, opaque)}."
+    whole = f"Quantized in themselves and left whole: {count_operators(index.nodes, opaque)}."
     unseen = (
         "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
         "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."
     )
     bypassed = not parse(ctx.reference).get("model")
     return (*([whole] if opaque else []), *([unseen] if stored and bypassed else []))
-
-
-def _count_operators(index: GraphIndex, nodes: Sequence[int]) -> str:
-    return count_operators(index.nodes[n].op for n in nodes)
 
 
 def _message(
@@ -202,7 +198,7 @@ def _message(
     rest = say_first(
         (
             opaque,
-            f"{_count_operators(ask.index, opaque)} compute on codes in themselves and stay quantized.",
+            f"{count_operators(ask.index.nodes, opaque)} compute on codes in themselves and stay quantized.",
         ),
         (
             parse(ask.ctx.reference).get("model"),

@@ -10,12 +10,12 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import REFUSALS, judge_check, judge_cured, limit
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
-from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.probe import Measure
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.evidence import FAULTLESS
@@ -24,7 +24,7 @@ from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.whole import list_feeds, look_at_whole, probe_whole
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
-from narrowdown.engines.steps.prepare import load_findings, prepare_failure
+from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure
 from narrowdown.engines.steps.surroundings import TABLE, Iteration, make_iteration
 
 
@@ -212,7 +212,7 @@ def _ask_builds(
         m = yield from asked(probe)
         if not attempt:
             intake.refuse_unmeasured(m, findings.samples)
-        verdict = _judge_answer(ctx, findings, m)
+        verdict = judge_again(ctx, findings, m)
         seen.failing += verdict.failed
         seen.answered += verdict.kind != "unresolved"
         seen.rows.append(make_iteration(len(seen.rows), probe, m, verdict, wanted))
@@ -257,14 +257,6 @@ def _count_iterations(params: RepeatParams) -> int:
     raise StepRefused(
         f"'{params.until}' is neither good nor bad nor a number of builds of 1 or more.", code=2
     )
-
-
-def _judge_answer(ctx: StepContext, findings: Findings, m: Measurement) -> Verdict:
-    if ctx.check:
-        return judge_check(m, findings.rule)
-    if findings.signature is None and m.status in ("crash", *REFUSALS):
-        return Verdict("fail", detail=m.message)
-    return judge_cured(m, findings.rule, findings.signature)
 
 
 def _say_interval(counted: RepeatOutcome) -> str:

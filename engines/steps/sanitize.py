@@ -8,7 +8,7 @@ from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import by_sample, judge_check, judge_cured, worst
+from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
@@ -23,7 +23,7 @@ from narrowdown.engines.search.whole import (
     say_other,
 )
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
-from narrowdown.engines.steps.prepare import measure_whole, prepare_findings
+from narrowdown.engines.steps.prepare import judge_again, measure_whole, prepare_findings
 
 # Errors within a fifth of each other are called the same: folding changes the order of sums, and so
 # the last digits, which a failure by rounding is made of. Chosen, not measured.
@@ -132,7 +132,7 @@ def _find_other_failure(tried: _Tried, base: SanitizeOutcome, after: Signature |
     if before is None:
         return ""
     if after is None:
-        if (yield from _fails_again(tried, before)):
+        if (yield from _fails_again(tried)):
             return ""
         return "run again, the original did not fail either: its failure comes and goes"
     if not is_same(before.refusal, after.refusal):
@@ -185,7 +185,7 @@ def _try_near(tried: _Tried) -> Sub[Unseen]:
     return (yield from count_plain(oracle, made))
 
 
-def _fails_again(tried: _Tried, signature: Signature) -> Sub[bool]:
+def _fails_again(tried: _Tried) -> Sub[bool]:
     """Whether the original still fails in as many runs, here and now."""
     yield Note("the original once more: does its failure come and go?")
     sample = tried.before.sample
@@ -193,9 +193,7 @@ def _fails_again(tried: _Tried, signature: Signature) -> Sub[bool]:
         tried.ctx, tried.before, samples=(sample,) if sample else (), runs=tried.before.looks
     )
     again = yield from asked(msgspec.structs.replace(probe, attempt=1, exclusive=True))
-    if tried.ctx.check:
-        return judge_check(again, tried.before.rule).failed
-    return judge_cured(again, tried.before.rule, signature).failed
+    return judge_again(tried.ctx, tried.before, again).failed
 
 
 SPEC = StepSpec(

@@ -11,7 +11,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.compare.criterion import for_parts
-from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
+from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.known.entry import Construction, MadeTensor
@@ -45,18 +45,12 @@ from narrowdown.engines.steps.base import (
     comparison,
     unresolved,
 )
+from narrowdown.engines.steps.known import JUDGE, NOT_RUN
 from narrowdown.engines.steps.prepare import prepare_findings
 
 # Cases that are built: some eight sizes, ten attributes and eight others with four levels each, and
 # a bound of some.
 BUDGET = 150
-# Who says whether the reference of a varied case is right: ONNX's own evaluator, which shares no
-# code with any engine. The reference computes the case with each float of what is fed moved by one
-# unit in the last place, so one answer tells both.
-JUDGE = "reference"
-# Beside a build that is refused: a model that breaks off when it is run, where the reference runs
-# it.
-_REFUSED = ("refused", "error", "crash")
 
 
 class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -214,6 +208,8 @@ class _Trial:
         m = yield from asked(probe)
         if m.status == "reference-failed" or m.assumed:
             return Row("cannot tell", why=m.message or "nothing was measured")
+        # JUDGE computes the case with each float of what is fed moved by one unit in the last place, so
+        # one answer tells whether the reference is right, and whether it is determined.
         judged = yield from asked(
             msgspec.structs.replace(
                 probe, engine=ctx.reference, reference=JUDGE, runs=1, attempt=0, nudge="inputs"
@@ -226,7 +222,8 @@ class _Trial:
             by = wrong_by(worst(judged.results, self.rule)[2], self.rule.metric)
             why = f"the reference is not determined: {by} from rounding, or beside a more exact computation"
             return Row("cannot tell", why=why)
-        if m.status in (*REFUSALS, *_REFUSED):
+        # Refused, or broken off when it is run: the reference runs it.
+        if m.status in NOT_RUN:
             return Row("fires" if self.refusing else "refused", why=m.message)
         results = [r for run in m.each_run for r in run] if m.status == "ok" else []
         if not any(r.outputs for r in results):

@@ -162,7 +162,7 @@ def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: P
         "turned-codes",
     ]
     assert find_leavable_layers(index) == ()
-    assert count_operators(index.nodes[i].op for i in nodes_on_codes(index)) == "1 MatMulInteger"
+    assert count_operators(index.nodes, nodes_on_codes(index)) == "1 MatMulInteger"
     assert find_pair_source(index, 0) == -1
     part = entire(held)
     assert [x.op_type for x in make_float_twin(part, {}).model.graph.node].count(
