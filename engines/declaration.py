@@ -27,8 +27,8 @@ class Option(msgspec.Struct, frozen=True):
     says. ``plain``: the value that leaves the engine the least freedom, where any other one may be
     what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a lower
     value at which the engine builds several times faster and mostly fails in the same way
-    (``engines.search.cheap_engine``). ``ordered``: the value at which the precision is an order, others
-    being permissions (``engines.search.switches``). ``exact``: the value at which FP32 is computed
+    (``engines.asking.cheap_engine``). ``ordered``: the value at which the precision is an order, others
+    being permissions (``engines.asking.switches``). ``exact``: the value at which FP32 is computed
     as FP32, and no less."""
 
     name: str

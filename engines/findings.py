@@ -25,7 +25,7 @@ class Case(Off, frozen=True, omit_defaults=True):
     minimal: bool = False  # 1-minimality was proven
     found_by: str = ""  # step name
     # The engine spec that it fails on, where that is not the session's: its precision is an order
-    # there (``engines.search.switches``).
+    # there (``engines.asking.switches``).
     engine: str = ""
 
 
@@ -191,7 +191,7 @@ class Findings(
     spread: bool = False
     hidden: bool = False  # with its inner tensors watched the model is right: what the engine joins is at fault
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
-    options: tuple[str, ...] = ()  # guilty, as ``engines.search.switches`` names them
+    options: tuple[str, ...] = ()  # guilty, as ``engines.asking.switches`` names them
     tactics: dict[
         str, str
     ] = {}  # guilty: layer -> choice, as narrowdown.engines.data.tactic_replay writes it
@@ -219,7 +219,7 @@ class Findings(
     fixable: str = ""
     # Seconds of the first build of the whole model, where a cheap engine is still to be looked for.
     expensive: float = 0.0
-    cheap: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.search.cheap_engine``)
+    cheap: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.asking.cheap_engine``)
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs, confirmed ones first
 
     @property

@@ -538,7 +538,7 @@ def planted(
                     return end.value
                 answer = None if isinstance(asked, Note) else ask(asked)
 
-        from narrowdown.engines.search.whole import probe_whole
+        from narrowdown.engines.asking.whole_model import probe_whole
         from narrowdown.engines.steps.prepare import prepare_findings
 
         def scout() -> Any:

@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.compare.criterion import OF_CODES, Criterion, Signature
 from narrowdown.engines.compare.judge import exceed, limit, worst
 from narrowdown.engines.findings import Findings
@@ -176,6 +177,13 @@ class WholeModel(msgspec.Struct, frozen=True):
         probe = probe_whole(self.ctx, self.findings)
         assert isinstance(probe, Check)
         return (yield from asked(msgspec.structs.replace(probe, control=kind)))
+
+
+def look_at_whole(ctx: StepContext, findings: Findings, seconds: float = 0.0) -> WholeModel:
+    """The whole model for searches that hold its computations against one another."""
+    switches = list_switches(ctx.engine, ctx.engine_info)
+    plain = switches.without(switches.optimizers) if switches.optimizers else ""
+    return WholeModel(ctx, findings, plain, seconds)
 
 
 def name_engine(spec: str) -> str:

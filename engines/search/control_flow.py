@@ -17,6 +17,8 @@ from functools import partial
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.cheap_engine import ALIKE
+from narrowdown.engines.asking.failure import keep_rate, list_feeds, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
@@ -26,7 +28,6 @@ from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measure, Measurement, Unroll, is_given
-from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.unseen import (
     Determined,
     add_made,
@@ -36,12 +37,6 @@ from narrowdown.engines.search.unseen import (
     restrict,
     say_tried,
     try_made,
-)
-from narrowdown.engines.search.whole import (
-    keep_rate,
-    list_feeds,
-    lock_failure,
-    say_other,
 )
 from narrowdown.engines.search.workaround_facts import Cure
 

@@ -16,6 +16,7 @@ from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Fed, Question
+from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.compare.judge import (
     by_sample,
     exceed,
@@ -30,7 +31,6 @@ from narrowdown.engines.graph.quantized import find_bypassable
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.determined import move_last_place
 from narrowdown.engines.search.unseen import SECONDS, list_failing, restrict
-from narrowdown.engines.search.whole import look_at_whole
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16
 # 0.004, FP8 0.06, and an epsilon that becomes 0 loses all.

@@ -19,13 +19,13 @@ from collections.abc import Collection, Mapping
 import msgspec
 
 from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.failure_rate import Runs
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import badness, exceed, limit, worst
 from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.intermittent import Runs
 
 # Draws of the last places: how far a single one moves an output varies by a factor of two or so.
 DRAWS = 3

@@ -6,8 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, StepRefused, Sub
+from narrowdown.engines.asking.cheap_engine import find_emulation
+from narrowdown.engines.asking.failure_rate import RUNS, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
+from narrowdown.engines.asking.switches import find_exact
 from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up
 from narrowdown.engines.compare.say import say_amount, say_most
 from narrowdown.engines.findings import Unseen, Workaround
@@ -15,14 +18,11 @@ from narrowdown.engines.graph.quantized import find_layers, find_leavable_layers
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.alone import rank_alone
-from narrowdown.engines.search.cheap_engine import find_emulation
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.intermittent import RUNS, has_threads
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, NodeSet, keep_fewest
 from narrowdown.engines.search.ranking import LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
-from narrowdown.engines.search.switches import find_exact
 from narrowdown.engines.search.unseen import (
     Ask,
     Basis,

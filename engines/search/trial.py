@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Sub
+from narrowdown.engines.asking.failure import choose_feed, list_failing, lock_failure
 from narrowdown.engines.asking.whole_model import Distance, WholeModel, name_engine
 from narrowdown.engines.compare.judge import SHARE, limit, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
@@ -20,7 +21,6 @@ from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.determined import WITHIN, Moved, measure_moves, move_last_place
 from narrowdown.engines.search.independent import Heard, Parting, ask_independent, find_parting
-from narrowdown.engines.search.whole import choose_feed, list_failing, lock_failure
 
 # Other failing feeds that are looked at where the worst one is noise: a real failure beside it
 # would fail on most of them. Chosen, not measured: each costs two runs of the reference.

@@ -4,6 +4,7 @@ it stands."""
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
+from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import by_sample
 from narrowdown.engines.findings import Workaround
@@ -13,7 +14,6 @@ from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.control_flow import ALWAYS
 from narrowdown.engines.search.unseen import Basis, Tried, join_answers, restrict, tell_apart
-from narrowdown.engines.search.whole import list_feeds
 
 FILE = "worked-around.onnx"
 TYPED = ("fp16", "bf16")  # what casts in a file can say

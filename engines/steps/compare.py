@@ -6,9 +6,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from narrowdown.engines.asking import Amount, Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking.cheap_engine import note_expensive
+from narrowdown.engines.asking.failure import list_failing, lock_failure
+from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import FAILURE, make_oracle
-from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import (
     REFUSALS,
@@ -26,20 +29,12 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial
-from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.controls import find_helpless
 from narrowdown.engines.search.determined import find_random
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.independent import Heard
-from narrowdown.engines.search.intermittent import Runs, run_again
 from narrowdown.engines.search.refused_whole import refused_alike
 from narrowdown.engines.search.unseen import GIVEN, NONE_MADE, WANTED, Determined, try_made
-from narrowdown.engines.search.whole import (
-    list_failing,
-    lock_failure,
-    look_at_whole,
-    probe_whole,
-)
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps import compare_words as words
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told

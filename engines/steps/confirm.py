@@ -9,6 +9,7 @@ from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.question import Fed, Question
+from narrowdown.engines.asking.switches import list_switches, say_ordered
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.statistics import binomial_interval
 from narrowdown.engines.findings import Case, Culprit
@@ -26,7 +27,6 @@ from narrowdown.engines.search.remedy import (
 )
 from narrowdown.engines.search.settle import Saved, ask_about
 from narrowdown.engines.search.smallest import ReduceParams
-from narrowdown.engines.search.switches import list_switches, say_ordered
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     CaseOutcome,

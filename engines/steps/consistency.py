@@ -9,12 +9,11 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub
-from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.say import say_amount, say_sample, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.determined import NO_BATCH
-from narrowdown.engines.search.whole import look_at_whole, probe_whole
 from narrowdown.engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import load_findings
 

@@ -4,18 +4,18 @@ passes."""
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext, Sub
+from narrowdown.engines.asking.cheap_engine import shrinks_for
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
+from narrowdown.engines.asking.switches import order_precision, say_ordered
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.cheap_engine import shrinks_for
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.search import prove_one_minimal
-from narrowdown.engines.search.settle import Settled, ask_about, make_case, settle
+from narrowdown.engines.search.settle import SHRINK_PROBES, Settled, ask_about, make_case, settle
 from narrowdown.engines.search.smallest import Isolated, isolate_first
-from narrowdown.engines.search.switches import order_precision, say_ordered
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     CaseOutcome,
@@ -71,7 +71,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     trials, nodes = found.trials, found.nodes
     minimal = yield from prove_one_minimal(trials, nodes)
     settled: Settled = yield from settle(
-        trials, nodes, verify=params.verify, shrinks=shrinks_for(findings)
+        trials, nodes, verify=params.verify, shrinks=shrinks_for(findings, SHRINK_PROBES)
     )
     case, said = make_case(ask, settled, minimal=minimal, found_by="extract"), found.why
     if trials.oracle is not oracle:

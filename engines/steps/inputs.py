@@ -5,10 +5,11 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext
+from narrowdown.engines.asking.failure import list_failing
+from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, is_given
-from narrowdown.engines.search.whole import list_failing, look_at_whole
 from narrowdown.engines.steps.base import Finish, NoParams, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 

@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
@@ -20,7 +21,6 @@ from narrowdown.engines.known.entry import Bug
 from narrowdown.engines.known.lookalike import list_lookalikes, say_lookalike
 from narrowdown.engines.known.variant import Variant, say_variant, vary_declared
 from narrowdown.engines.probe import HUGE, Construct, Describe, Measure, Measurement, Recall
-from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,

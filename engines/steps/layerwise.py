@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext, Sub
+from narrowdown.engines.asking.cheap_engine import find_cheap_engine
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import badness, limit
@@ -29,7 +30,6 @@ from narrowdown.engines.search.accuse import (
     measure_shares,
 )
 from narrowdown.engines.search.alone import Added, measure_alone
-from narrowdown.engines.search.cheap_engine import find_cheap_engine
 from narrowdown.engines.search.watchable import BATCH_BYTES, Packing, Watched, watch_tensors
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,

@@ -3,12 +3,12 @@
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.failure_rate import count_failed_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.compare.statistics import say_ruled_out
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.intermittent import count_failed_runs
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_failure

@@ -5,13 +5,13 @@ from typing import Literal, Self
 import msgspec
 
 from narrowdown.engines.asking import StepContext
+from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.intermittent import Runs, count_runs_needed
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
 from narrowdown.engines.search.settle import Saved
-from narrowdown.engines.search.whole import look_at_whole
 from narrowdown.engines.search.workaround_facts import holds_accused
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import prepare_findings

@@ -8,7 +8,10 @@ the same alone and in a flow.
 import msgspec
 
 from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
-from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.asking.cheap_engine import note_expensive
+from narrowdown.engines.asking.failure import choose_feed, choose_result, list_feeds, lock_failure
+from narrowdown.engines.asking.failure_rate import Runs, run_again
+from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.judge import (
     REFUSALS,
@@ -29,19 +32,9 @@ from narrowdown.engines.probe import (
     is_given,
 )
 from narrowdown.engines.search import golden_reference
-from narrowdown.engines.search.cheap_engine import note_expensive
 from narrowdown.engines.search.control_flow import open_bodies
 from narrowdown.engines.search.controls import find_helpless
 from narrowdown.engines.search.determined import see_rows
-from narrowdown.engines.search.intermittent import Runs, run_again
-from narrowdown.engines.search.whole import (
-    choose_feed,
-    choose_result,
-    list_feeds,
-    lock_failure,
-    look_at_whole,
-    probe_whole,
-)
 from narrowdown.engines.sources import paths, postprocess_script
 from narrowdown.engines.spec import unquantized
 from narrowdown.engines.steps import intake

@@ -13,8 +13,10 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.failure import choose_feed, list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
@@ -36,7 +38,6 @@ from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher
 from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranked, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import say_tried
-from narrowdown.engines.search.whole import choose_feed, list_feeds, probe_whole
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps.base import (

@@ -7,12 +7,12 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, asked
+from narrowdown.engines.asking.cheap_engine import fails_alike
+from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.cheap_engine import fails_alike
-from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import prepare_findings
 

@@ -7,12 +7,12 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub
+from narrowdown.engines.asking.cheap_engine import find_cheap_engine, shrinks_for
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.search.cheap_engine import find_cheap_engine, shrinks_for
 from narrowdown.engines.search.settle import ask_about, make_case
 from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest
 from narrowdown.engines.steps.base import (
@@ -101,7 +101,7 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
     findings = ask.findings
     # One large build of all nodes side by side pays where a build is not what is waited for.
     builds_long = findings.expensive or findings.cheap or ask.ctx.engine_info.gpus
-    shrinks = min(params.shrink_probes, shrinks_for(findings))
+    shrinks = shrinks_for(findings, params.shrink_probes)
     params = msgspec.structs.replace(params, shrink_probes=shrinks)
     found: Smallest = yield from find_smallest(oracle, params, alone=not builds_long)
     if found.settled is None and found.answer.passes and ask.signature.kind == "crash":

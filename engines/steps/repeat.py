@@ -8,8 +8,13 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking.cheap_engine import ALIKE
+from narrowdown.engines.asking.failure import list_feeds
+from narrowdown.engines.asking.failure_rate import builds_to_see, count_failed_runs, need_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.switches import list_switches
+from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
@@ -17,11 +22,7 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search import remedy
-from narrowdown.engines.search.cheap_engine import ALIKE
 from narrowdown.engines.search.evidence import FAULTLESS
-from narrowdown.engines.search.intermittent import builds_to_see, count_failed_runs, need_runs
-from narrowdown.engines.search.switches import list_switches
-from narrowdown.engines.search.whole import list_feeds, look_at_whole, probe_whole
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, worst
@@ -24,7 +25,6 @@ from narrowdown.engines.search.rewrites import (
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import find_worst, say_tried
 from narrowdown.engines.search.verified import BUILDS, verify
-from narrowdown.engines.search.whole import list_feeds
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     PASSES,

@@ -5,8 +5,10 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking.failure import keep_rate, list_failing, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.compare.refusal import is_same
@@ -14,14 +16,6 @@ from narrowdown.engines.compare.say import say_sample, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, Sanitize
 from narrowdown.engines.search.unseen import GIVEN, Basis, count_plain, say_tried, try_unseen
-from narrowdown.engines.search.whole import (
-    keep_rate,
-    list_failing,
-    lock_failure,
-    look_at_whole,
-    probe_whole,
-    say_other,
-)
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
 from narrowdown.engines.steps.prepare import judge_again, measure_whole, prepare_findings
 

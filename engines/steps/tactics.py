@@ -13,13 +13,13 @@ from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking.switches import Switches, list_switches
+from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Compared, compare_kernels
-from narrowdown.engines.search.switches import Switches, list_switches
-from narrowdown.engines.search.whole import probe_whole
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 

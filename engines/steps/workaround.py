@@ -10,8 +10,12 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.failure import list_feeds
+from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.switches import list_switches
+from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.compare.say import say_most
 from narrowdown.engines.findings import Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
@@ -21,14 +25,11 @@ from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
 from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
-from narrowdown.engines.search.intermittent import Runs, count_runs_needed, has_threads
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
 from narrowdown.engines.search.rewrites import find_rewrite
 from narrowdown.engines.search.settle import Saved
-from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.search.unseen import say_tried
 from narrowdown.engines.search.verified import verify
-from narrowdown.engines.search.whole import list_feeds, look_at_whole
 from narrowdown.engines.search.workaround_facts import Cure, find_accused, is_known, list_outside
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec

@@ -16,6 +16,7 @@ from narrowdown.engines.asking.answer import PASSES, Answer, unknown
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.findings import Findings
@@ -23,7 +24,6 @@ from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.search import Trials, minimise, prove_one_minimal
 from narrowdown.engines.search.watchable import BATCH_BYTES
-from narrowdown.engines.search.whole import probe_whole
 
 from ..steps import simulated
 from ..steps.conftest import walk

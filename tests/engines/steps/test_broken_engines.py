@@ -9,6 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from narrowdown.engines.asking.failure_rate import builds_to_see
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.statistics import runs_to_see
@@ -16,7 +17,6 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
 from narrowdown.engines.search import alone as side_by_side
 from narrowdown.engines.search.accuse import ALIKE
-from narrowdown.engines.search.intermittent import builds_to_see
 from narrowdown.engines.spec import parse
 
 from . import answers

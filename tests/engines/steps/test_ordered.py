@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from narrowdown.engines import discovery
 from narrowdown.engines.asking import StepContext
+from narrowdown.engines.asking.cheap_engine import EXPENSIVE, SHRINK_EXPENSIVE, shrinks_for
+from narrowdown.engines.asking.switches import order_precision
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, Score
-from narrowdown.engines.search.cheap_engine import EXPENSIVE, SHRINK_EXPENSIVE, shrinks_for
-from narrowdown.engines.search.switches import order_precision
+from narrowdown.engines.search.settle import SHRINK_PROBES
 from narrowdown.engines.views import view_engine
 
 from .conftest import walk
@@ -125,9 +126,9 @@ def test_what_is_right_alone_as_given_is_a_case_where_the_precision_is_an_order(
     )
     assert (found.findings.expensive, found.findings.cheap) == (EXPENSIVE, "")
     assert (
-        shrinks_for(found.findings)
+        shrinks_for(found.findings, SHRINK_PROBES)
         == SHRINK_EXPENSIVE
-        < shrinks_for(msgspec.structs.replace(found.findings, expensive=0.0))
+        < shrinks_for(msgspec.structs.replace(found.findings, expensive=0.0), SHRINK_PROBES)
     )
     assert all(p.engine == ORDERED for p in found.decisive["case"])
 

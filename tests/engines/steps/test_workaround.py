@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from narrowdown.engines.asking.failure_rate import RUNS, count_runs_needed
+from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search.intermittent import RUNS, count_runs_needed
-from narrowdown.engines.search.whole import look_at_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import view_engine
 

@@ -15,12 +15,12 @@ Runtime computes it with casts.
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
+from narrowdown.engines.asking.failure import list_failing
+from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, limit, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.settle import SHRINK_PROBES
-from narrowdown.engines.search.whole import list_failing, probe_whole
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import EngineInfo
 
@@ -101,9 +101,9 @@ def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
     return all(max(a, b) <= ALIKE * min(a, b) for a, b in pairs)
 
 
-def shrinks_for(findings: Findings) -> int:
-    """How many edits are tried on a case."""
-    return SHRINK_EXPENSIVE if findings.cheap or findings.expensive else SHRINK_PROBES
+def shrinks_for(findings: Findings, most: int) -> int:
+    """How many edits are tried on a case, at ``most``."""
+    return min(most, SHRINK_EXPENSIVE) if findings.cheap or findings.expensive else most
 
 
 EMULATED = ("fp16", "bf16")

@@ -1,13 +1,11 @@
-"""The whole model on the session's samples: the probe that asks for it, and the failure that its
-answer shows."""
+"""The failure that an answer about the whole model shows: how it fails, and on which sample."""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.asking.whole_model import probe_whole as probe_whole
+from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import (
     REFUSALS,
@@ -20,14 +18,6 @@ from narrowdown.engines.compare.judge import (
 )
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement, SampleResult
-from narrowdown.engines.search.switches import list_switches
-
-
-def look_at_whole(ctx: StepContext, findings: Findings, seconds: float = 0.0) -> WholeModel:
-    """The whole model for searches that hold its computations against one another."""
-    switches = list_switches(ctx.engine, ctx.engine_info)
-    plain = switches.without(switches.optimizers) if switches.optimizers else ""
-    return WholeModel(ctx, findings, plain, seconds)
 
 
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:

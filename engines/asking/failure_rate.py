@@ -3,13 +3,13 @@
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub
+from narrowdown.engines.asking.failure import lock_failure
 from narrowdown.engines.asking.whole_model import Distance, WholeModel
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import exceed
 from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.whole import lock_failure
 from narrowdown.engines.spec import parse
 
 # Runs of one build, or fresh builds, that show what happens once in seven (14 %) with 95 %. More a

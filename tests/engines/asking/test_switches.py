@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines import options
+from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.onnxruntime import DECLARATION
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.search.switches import list_switches
 from narrowdown.engines.spec import parse
 from narrowdown.engines.views import view_engine
 

@@ -11,11 +11,7 @@ from hypothesis import strategies as st
 
 from narrowdown.engines import discovery
 from narrowdown.engines.asking import Note, StepContext
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score
-from narrowdown.engines.search.cheap_engine import (
+from narrowdown.engines.asking.cheap_engine import (
     CHEAPER,
     EXPENSIVE,
     fails_alike,
@@ -23,10 +19,14 @@ from narrowdown.engines.search.cheap_engine import (
     list_cheap_engines,
     note_expensive,
 )
+from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
+from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score
 from narrowdown.engines.views import view_engine
 
-from .conftest import walk
-from .simulated import Simulated, random_graph
+from ..steps.conftest import walk
+from ..steps.simulated import Simulated, random_graph
 
 GIVEN, TWIN = "e", "e:level=1"
 OPTIONS = [{"name": "level", "twin": "1"}, {"name": "other", "twin": ""}]
