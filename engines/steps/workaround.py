@@ -10,13 +10,14 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.cheap_engine import EMULATED
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.asking.whole_model import look_at_whole
-from narrowdown.engines.compare.say import say_most
+from narrowdown.engines.compare.say import say_first, say_most
 from narrowdown.engines.findings import Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
@@ -127,10 +128,21 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         budget = min(params.budget, BUDGET) if spread else params.budget
         kept: Kept = yield from keep_higher(ask, PrecisionParams(budget=budget))
         return Cure(say_kept(ask, kept), kept.found, kept.files)
-    reason = ask.ctx.engine_info.reason("keep")
-    why = _say_anew(ask) or f"Keeping nodes in higher precision: {reason}"
-    none = "Nothing that this engine can switch was found to help."
-    return Cure(f"{none} {why}" if reason else none)
+    reason, low = ask.ctx.engine_info.reason("keep"), ask.criterion.precision
+    original = parse(ask.ctx.reference).get("model") or ""
+    command = (
+        f"narrowdown run {shlex.quote(PurePath(original).name)} --engine emulate:precision={low}"
+    )
+    why = say_first(
+        (not reason, ""),
+        (
+            original and low in EMULATED,
+            f" The file has its types from a conversion, so that is where nodes are kept in FP32: '{command}', with the same "
+            "inputs, finds the fewest, in the words of AutoCast and onnxconverter-common.",
+        ),
+        (True, f" Keeping nodes in higher precision: {reason}"),
+    )
+    return Cure(f"Nothing that this engine can switch was found to help.{why}")
 
 
 def _switch_off(ask: Inquiry) -> Sub[Workaround | None]:
@@ -234,21 +246,6 @@ def _write_otherwise(ask: Inquiry, names: Sequence[str]) -> Sub[Cure | None]:
             said = say_cure(tried.row, tried.cure, None, ask.criterion)
             return Cure(said, tried.cure, tried.files, probe)
     return None
-
-
-def _say_anew(ask: Inquiry) -> str:
-    """Of a model that was converted to halves and is held against what it was made of: what finds
-    the nodes that the conversion must leave. "" of any other."""
-    original, low = parse(ask.ctx.reference).get("model"), ask.criterion.precision
-    if not original or low not in ("fp16", "bf16"):
-        return ""
-    command = (
-        f"narrowdown run {shlex.quote(PurePath(original).name)} --engine emulate:precision={low}"
-    )
-    return (
-        f"The file has its types from a conversion, so that is where nodes are kept in FP32: '{command}', with the same inputs, "
-        "finds the fewest, in the words of AutoCast and onnxconverter-common."
-    )
 
 
 def _is_refused_as_switched(findings: Findings) -> bool:

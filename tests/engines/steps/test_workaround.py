@@ -172,3 +172,35 @@ def test_a_set_that_fails_when_it_is_run_more_often_does_not_hold() -> None:
     assert ranges.decode(done.finish.findings.workaround.keep) == (2,)
     assert not done.finish.outcome.holds
     assert "0 of 1 tuning samples" in done.finish.outcome.message
+
+
+@pytest.mark.parametrize(
+    ("reference", "low", "reason", "says"),
+    [
+        (
+            "onnxruntime:model=made from.onnx",
+            "fp16",
+            "it keeps none.",
+            "run 'made from.onnx' --eng",
+        ),
+        ("onnxruntime:model=made from.onnx", "fp32", "it keeps none.", "precision: it keeps none."),
+        ("onnxruntime", "fp16", "it keeps none.", "precision: it keeps none."),
+        ("onnxruntime", "fp16", "", "was found to help."),
+    ],
+)
+def test_where_nothing_helps_it_is_said_what_would(
+    reference: str, low: str, reason: str, says: str
+) -> None:
+    """Of a file that was converted to halves nodes are kept where it was made; else it is told why
+    the engine keeps none."""
+    engine = Simulated.single(graph(CHAIN), {2: 0.5})
+    info = view_engine({"capabilities": {"keep": {"present": False, "reason": reason}}})
+    findings = engine.findings()
+    rule = msgspec.structs.replace(findings.rule, precision=low)
+    ctx = engine.context(
+        findings=msgspec.structs.replace(findings, criterion=rule), engine_info=info
+    )
+    done = walk("workaround", msgspec.structs.replace(ctx, reference=reference), engine).finish
+    assert (done.outcome.holds, done.findings.workaround) == (False, None)
+    assert says in done.outcome.message
+    assert ("Keeping nodes" in done.outcome.message) == says.startswith("precision")
