@@ -226,3 +226,8 @@ class Findings(
     def rule(self) -> Criterion:
         """What counts as failing; the usual tolerance where nothing was said yet."""
         return self.criterion or Criterion()
+
+    @property
+    def steady(self) -> bool:
+        """Whether one run of one build shows the failure."""
+        return self.looks == self.builds == 1

@@ -121,7 +121,7 @@ def find_emulation(ctx: StepContext, findings: Findings) -> str:
         ctx.engine_info.gpus > 0
         and not ctx.check
         and rule.precision in EMULATED
-        and findings.looks == findings.builds == 1
+        and findings.steady
         and signature.kind == "accuracy"
         and findings.emulated > min((limit(rule, name) for name in signature.outputs), default=0.0)
     )

@@ -41,7 +41,7 @@ class Oracle(msgspec.Struct, frozen=True):
     the one that the search works on; ``feeds``: what decides, the given ones, or the made-up one
     where none were given. ``keeps``: single nodes can be kept in FP32; ``times``: the engine chooses
     kernels by timing; ``patches``: right values can be put into the model. ``near`` makes more
-    samples.
+    samples. ``computes``: it runs on this machine; else it only builds.
     """
 
     index: GraphIndex
@@ -61,6 +61,7 @@ class Oracle(msgspec.Struct, frozen=True):
     times: bool = False
     patches: bool = True
     near: Callable[[int, int, int], Sub[Near]] = make_none
+    computes: bool = True
 
     @property
     def error(self) -> float:
@@ -168,4 +169,5 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
         # What does not build gives no values.
         not ctx.check and signature.kind != "build",
         partial(make_near, inquiry),
+        ctx.can("run", untold=True),
     )

@@ -104,6 +104,12 @@ class WholeModel(msgspec.Struct, frozen=True):
         return found if finite and found is not None and found.kind == "accuracy" else None
 
     @property
+    def refused(self) -> bool:
+        """Whether the failure is that the engine does not take the model."""
+        found = self.findings.signature
+        return found is not None and found.kind == "build"
+
+    @property
     def coded(self) -> bool:
         """Whether the reference rounds to the codes of a quantized model."""
         return self.rule.precision in OF_CODES and not unquantized(self.reference)

@@ -107,6 +107,11 @@ class Signature(msgspec.Struct, frozen=True, omit_defaults=True):
         """e0: the worst badness."""
         return max(self.errors.values(), default=HUGE if self.nonfinite else 0.0)
 
+    @property
+    def rate(self) -> str:
+        """In how many runs of one build it was seen (``3 of 20``); "" where one was looked at."""
+        return f"{self.failures} of {self.looks}" if self.looks > 1 else ""
+
 
 Reason = Literal[
     "", "crash", "timeout", "out-of-memory", "build-failed", "invalid-model", "unsupported", "refused", "reference-failed",

@@ -83,7 +83,7 @@ def list_proven(e: Evidence) -> tuple[tuple[str, object, str], ...]:
     many, only = len(found.optimizers), "it" if len(found.optimizers) == 1 else "these"
     locked = e.case.signature or seen
     kind = locked.kind if locked else ""
-    counted = f"{seen.failures} of {seen.looks}" if seen and seen.looks > 1 else "some"
+    counted = (seen.rate if seen else "") or "some"
     return (
         (
             "optimizer",
@@ -114,7 +114,7 @@ def list_proven(e: Evidence) -> tuple[tuple[str, object, str], ...]:
         ),
         (
             "nondeterminism",
-            found.looks > 1,
+            e.runs > 1,
             f"One build gives other results for the same input: {counted} runs fail.",
         ),
     )

@@ -18,7 +18,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.cheap_engine import ALIKE
-from narrowdown.engines.asking.failure import keep_rate, list_feeds, lock_failure, say_other
+from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
@@ -74,9 +74,9 @@ def say_while(made: Measurement) -> str:
 def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
     """Write the user's own model with plain nodes in the place of what was refused, and try the
     file."""
-    findings, rule = ask.findings, ask.criterion
+    findings, rule, oracle = ask.findings, ask.criterion, make_oracle(ask)
     model = findings.original or findings.model
-    feeds = tuple(dict.fromkeys((findings.sample, *list_feeds(findings))))
+    feeds = tuple(dict.fromkeys((findings.sample, *oracle.feeds)))
     yield Note("your model with If, Loop and Scan fixed to how they run")
     made = yield from asked(_unroll(ask, model, findings.inputs, feeds))
     if made.status != "ok" or not made.facts["opened"]:
@@ -92,8 +92,8 @@ def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
             "With them fixed the reference gives another answer: the model is not the same."
         )
     yield Note("the file on the engine")
-    here = ask.ctx.can("run", untold=True)
-    probe = put(alike, runs=1 if here else 0, save="written")
+    here = oracle.computes
+    probe = put(alike, runs=int(here), save="written")
     m = yield from asked(probe)
     if m.status != "ok":
         return Cure(f"With If, Loop and Scan fixed it is refused, too: {m.message}")
@@ -121,7 +121,7 @@ def fix_control_flow(ask: Inquiry) -> Sub[Cure]:
         margin=margin(rule, error),
         unseen=unseen,
         condition=say_while(made),
-        elsewhere=len(set(list_feeds(findings)) - set(alike)),
+        elsewhere=len(set(oracle.feeds) - set(alike)),
         written=f"{written}; the reference gives the same with it.{'' if here else UNSEEN}",
     )
     left = (
@@ -204,9 +204,9 @@ def open_bodies(model: WholeModel) -> Sub[Findings]:
     said = f"{_say_opened(made)}: these nodes stand in their place."
     # Right, too, is what was built where this machine cannot run it.
     right = m.status == "ok" and (not m.results or judge_whole(m, clean.rule).passed)
-    if signature.kind == "build" and right:
+    if model.refused and right:
         fixable = msgspec.structs.replace(findings, fixable=say_while(made) or ALWAYS)
-        return _noted(fixable, said, _say_way_around(model, made, len(agreed)), *kept)
+        return _noted(fixable, said, _say_way_around(model, made, len(agreed), opened.told), *kept)
     if why := _other(signature, locked.signature, m):
         return _noted(
             findings,
@@ -223,18 +223,14 @@ def open_bodies(model: WholeModel) -> Sub[Findings]:
     )
 
 
-def _say_way_around(model: WholeModel, made: Measurement, agreed: int) -> str:
+def _say_way_around(model: WholeModel, made: Measurement, agreed: int, ran: bool) -> str:
     """What to do where an engine takes the model once its control flow is fixed: the file is
-    written, and was tried on the samples that ``agreed``."""
+    written, and was tried on the samples that ``agreed``: it ``ran`` there, or was built."""
     samples = len(model.findings.samples)
     by = [
         f"'{o.node}' ({o.op}) is decided by {' and '.join(o.by)}" for o in list_opened(made) if o.by
     ]
-    right = (
-        "builds and is right"
-        if model.ctx.can("run", untold=True)
-        else "builds, and the reference gives the same,"
-    )
+    right = "builds and is right" if ran else "builds, and the reference gives the same,"
     return (
         f"A way around: with that fixed the engine takes the model. It {right} on {agreed} of {samples} samples. "
         f"{join_some(by, '; ')}{'. ' if by else ''}The step 'workaround' writes it as a model, says while what it holds, and "
@@ -252,7 +248,7 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
     other = say_other(before, after, m)
     if other or after is None:
         return other or "passes"
-    if before.kind != "accuracy":
+    if not before.outputs:  # it is none of outputs
         return ""
     if not set(before.outputs) & set(after.outputs):
         return "is wrong at other outputs"

@@ -1,5 +1,5 @@
 """A culprit is taken out of the model, by its own share only: does the model still fail, and how?
-What is left is what the next round looks for.
+What is left is what the next round searches.
 
 A culprit's nodes kept in FP32, or computed by the reference where the engine keeps none, are given
 what the engine gives them in that very run, so that errors made before them stay in it. Reference
@@ -127,7 +127,7 @@ def _is_right_in_fp32(oracle: Oracle, nodes: Sequence[int]) -> Sub[bool]:
 
 def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:
     """Does the whole model still fail once this is taken out beside what ``ask`` has cured already?
-    If so: lock what the next round looks for. Not counted is what fails on nearly nothing
+    If so: lock what the next round searches. Not counted is what fails on nearly nothing
     (``list_slight``), and what rounding alone moves as far."""
     before, oracle = ask.findings, make_oracle(ask)
 

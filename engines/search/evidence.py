@@ -60,7 +60,8 @@ class Evidence:
     what the reference gives and nothing of the engine. ``said``: by the engine, where it refused.
     ``weights``: the largest magnitude of each weight that the case reads, where that was looked at;
     ``least``: the smallest that is not 0. ``against_float``: whether the reference is the model as
-    it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding."""
+    it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding. ``runs``: of one build that a
+    verdict takes; more than 1 where they differ."""
 
     findings: Findings
     case: Case
@@ -73,6 +74,7 @@ class Evidence:
     least: Mapping[str, float] = field(default_factory=dict)
     against_float: bool = True
     emulating: bool = False
+    runs: int = 1
 
     @cached_property
     def made(self) -> tuple[Inner, ...]:

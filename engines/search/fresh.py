@@ -57,6 +57,7 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         least=dict(facts.get("least", {})),
         against_float=unquantized(ask.ctx.reference),
         emulating=parse(ask.ctx.engine).name == "emulate",
+        runs=oracle.runs,
     ))  # fmt: skip
     case = msgspec.structs.replace(case, verified=f"{failures}/{repeats}")
     return Seen(Culprit(case, cause.name, cause.evidence, at=cause.beyond), failures, saved)

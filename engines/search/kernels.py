@@ -83,7 +83,7 @@ def compare_kernels(oracle: Oracle, builds: int, budget: int = 0) -> Sub[Compare
     suspects = rank_suspects([b.choices for b in found.good], [b.choices for b in found.bad])
     found = msgspec.structs.replace(found, suspects=suspects)
     forced, farther = (_Forced(oracle, g, worst, found.good, tries) for g in (near, far))
-    # As many more looks as an innocent choice would survive in fewer than one session of twenty.
+    # As many more builds as an innocent choice would survive in fewer than one session of twenty.
     rate = (len(found.bad) + 1) / (len(found.builds) + 2)
     try:
         guilty = yield from _find_guilty(forced, farther, suspects)

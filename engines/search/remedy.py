@@ -13,7 +13,7 @@ more of them, and they need no round each.
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub
+from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
@@ -39,22 +39,6 @@ class Remedy(msgspec.Struct, frozen=True):
     cured: bool = False
     samples: int = 0
     files: dict[str, str] = {}
-
-
-def can_remedy(ctx: StepContext, findings: Findings) -> bool:
-    """Whether outputs are compared, values can go beyond what the engine stores, and single nodes
-    can be kept in FP32."""
-    signature = findings.signature
-    stored = largest_finite(ctx.storage) < largest_finite("float32")
-    steady = findings.looks == 1 and findings.builds == 1
-    return (
-        not ctx.check
-        and stored
-        and steady
-        and ctx.can("keep")
-        and signature is not None
-        and signature.kind == "accuracy"
-    )
 
 
 def try_remedy(oracle: Oracle) -> Sub[Remedy]:

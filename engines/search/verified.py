@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from narrowdown.engines.asking import Sub, asked
-from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.inquiry import Inquiry, time_run
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin
 from narrowdown.engines.findings import Workaround
@@ -21,10 +21,6 @@ from narrowdown.engines.search.unseen import (
 )
 
 BUILDS = 2  # fresh ones that must pass: the second is no accident where builds choose alike
-# Runs, of which the middle one counts. A run of 0.05 ms, timed so eight times beside other work
-# (load 6), took 0.049 to 0.054; the mean of ten was up to 2.3, where the system had held up one of
-# them.
-TIMED = 10
 
 
 def verify(
@@ -71,19 +67,6 @@ def verify(
         cost=say_seconds(*times),
     )
     return cure, first
-
-
-def time_run(ask: Inquiry, probe: Measure) -> Sub[float | None]:
-    """Seconds of a run of this model on the sample that the search works on; None where times say
-    nothing, as the engine only emulates, or where it did not run."""
-    if not ask.ctx.can("latency", untold=True):
-        return None
-    took = yield from asked(
-        msgspec.structs.replace(
-            probe, samples=(ask.findings.sample,), runs=TIMED, exclusive=True, save=""
-        )
-    )
-    return took.median_seconds or None
 
 
 def measure_seconds(ask: Inquiry, changed: Measure) -> Sub[tuple[float | None, float | None]]:

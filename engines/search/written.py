@@ -4,8 +4,8 @@ it stands."""
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
-from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
@@ -29,7 +29,8 @@ def write_out(
     set was: made of the user's model, or, where that has not got the nodes or is wrong, of the
     cleaned one that was searched."""
     info, findings, keep = ask.ctx.engine_info, ask.findings, ranges.decode(cure.keep)
-    rest = info.precision if info.precision in TYPED and ask.ctx.can("keep") else ""
+    oracle = make_oracle(ask)
+    rest = info.precision if info.precision in TYPED and oracle.keeps else ""
     if not info.typed or not (rest or find_leavable_layers(ask.index)):
         return cure, {}
     why, given = "", findings.original or findings.model
@@ -37,7 +38,7 @@ def write_out(
         what = "your model" if base == given else "the cleaned model that was searched"
         yield Note(f"the workaround as a file, made of {what}")
         probe = ask.whole(
-            list_feeds(findings), keep, engine=info.typed, written=base, rest=rest, save="written"
+            oracle.feeds, keep, engine=info.typed, written=base, rest=rest, save="written"
         )
         m = yield from asked(probe)
         if m.status == "ok" and tried.counted:

@@ -23,6 +23,7 @@ from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.evidence import FAULTLESS
+from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure
@@ -77,7 +78,7 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
     if not accuracy:
         # A build that fails and a run that crashes leave nothing to run again.
         return (yield from _build_afresh(ctx, findings, params, base))
-    if ctx.can("rebuild") and remedy.can_remedy(ctx, findings):
+    if ctx.can("rebuild") and can_remedy(ctx, findings):
         # Fresh builds are expensive: they share nothing with those before. What needs none is asked
         # first.
         ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -86,6 +87,13 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         if found.cured:
             return _finish_cured(ask, found, base)
     return (yield from _run_again(ctx, findings, params, base))
+
+
+def can_remedy(ctx: StepContext, findings: Findings) -> bool:
+    """Whether values can go beyond what the engine stores, single nodes can be kept in FP32, and one
+    build tells."""
+    narrow = largest_finite(ctx.storage) < largest_finite("float32")
+    return narrow and findings.steady and ctx.can("keep")
 
 
 def _run_again(

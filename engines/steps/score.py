@@ -9,13 +9,13 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.failure import list_feeds
-from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry, time_run
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
 from narrowdown.engines.search.rewrites import list_rewrites
-from narrowdown.engines.search.verified import say_seconds, time_run
+from narrowdown.engines.search.verified import say_seconds
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,

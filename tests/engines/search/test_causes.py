@@ -95,6 +95,14 @@ def test_no_rule_names_what_is_not_in_the_catalogue() -> None:
     assert found == {kind.name for kind in KINDS}
 
 
+@pytest.mark.parametrize(("runs", "cause"), [(1, "unknown"), (2, "nondeterminism")])
+def test_what_fails_in_a_part_of_the_runs_is_said_with_its_rate(runs: int, cause: str) -> None:
+    seen = Signature("accuracy", "real:0", failures=3, looks=20)
+    found = cause_of(Findings(signature=seen), CASE, [], "float32", runs=runs)
+    assert found.name == cause
+    assert ("3 of 20" in found.evidence) == (runs > 1)
+
+
 def test_the_term_of_a_cause_has_a_card() -> None:
     cards = {file.stem for file in Path(str(flows.__path__[0]), "terms").iterdir()}
     assert {kind.card for kind in KINDS if kind.card} <= cards
