@@ -1,14 +1,27 @@
-"""Can the user's checker pass at all? It is asked about models that hold nothing that could be
-wrong."""
+"""Controls: does a failure say anything of the nodes at all?
+
+Can the user's checker pass? It is asked about models that hold nothing that could be wrong.
+
+Does an engine refuse every part of a model in the words in which it refuses the whole? Then no node
+is at fault. An emulation of BF16 takes no model below opset 13, a parser none above the opset that
+it knows: whatever part is cut out is refused, and a search would name whichever node it happened to
+look at last.
+"""
 
 from typing import Literal
 
 from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.probe import Measurement
 
 LINES, LONG = 3, 160  # of what a checker printed last that is shown, and characters of a line
+# Nodes that are tried alone, each of an operator of its own. Chosen, not measured: a reason that lies
+# in one operator spares the others, so two could do; four cost a build of one node each.
+TRIED = 4
 
 _NAMED: dict[Literal["identity", "answers"], str] = {
     "identity": "a model that only hands its inputs on",
@@ -45,3 +58,19 @@ def last_words(m: Measurement) -> str:
     printed = f"{m.facts.get('stdout', '')}\n{m.facts.get('stderr', '')}"
     lines = [line.strip()[:LONG] for line in printed.splitlines() if line.strip()]
     return " | ".join(lines[-LINES:]) or (m.message if m.status != "ok" else "")
+
+
+def refused_alike(oracle: Oracle) -> Sub[tuple[str, ...]]:
+    """Names of nodes, each refused by itself as the whole model is; empty where one of those tried
+    is not, or where the model has too few operators to tell."""
+    index = oracle.index
+    yield Note("is any part of it taken?")
+    first = {index.nodes[n].op: n for n in reversed(oracle.live)}
+    chosen = sorted(first.values())[:TRIED]
+    if len(chosen) == 1:
+        return ()
+    for node in chosen:
+        answer: Answer = yield from oracle.ask(Question(frozenset({node})))
+        if not answer.fails:
+            return ()
+    return oracle.index.names(chosen)

@@ -29,11 +29,10 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial
-from narrowdown.engines.search.controls import find_helpless
+from narrowdown.engines.search.controls import find_helpless, refused_alike
 from narrowdown.engines.search.determined import find_random
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.independent import Heard
-from narrowdown.engines.search.refused_whole import refused_alike
 from narrowdown.engines.search.unseen import GIVEN, NONE_MADE, WANTED, Determined, try_made
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps import compare_words as words
