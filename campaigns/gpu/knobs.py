@@ -1,6 +1,7 @@
 """Which compiler switch of TensorRT 10.x changes a wrong answer: table of knob x fault.
 
-    python campaigns/gpu/knobs.py cases FOLDER              writes the cases (anywhere)
+    python campaigns/gpu/knobs.py cases FOLDER [MODELS]     writes the cases (anywhere); MODELS: a folder with
+                                                            wake_embedding.onnx (campaigns/field/models.py)
     python campaigns/gpu/knobs.py run FOLDER --out FILE [--seconds 500] [--at-once 14] [--only CASE ...]
                                                             asks, on a machine with a GPU
 
@@ -35,9 +36,10 @@ BARE = ""
 LONGEST = 90.0  # seconds of one build
 
 
-def write_cases(folder: Path) -> None:
+def write_cases(folder: Path, more: Path | None = None) -> None:
     """``NAME.onnx``, ``NAME_in.npz``, ``NAME_want.npz`` (ONNX Runtime, FP32, optimizers off) and
     ``cases.json``."""
+    import onnx
     import onnxruntime
 
     from tests.gpu import models
@@ -59,10 +61,28 @@ def write_cases(folder: Path) -> None:
         at.mkdir(exist_ok=True)
         model, inputs = make(at)
         sources |= {f"{make.__name__}-{k}": (model, inputs, k) for k in ("weak", "strong")}
+    # The two patterns for which NVIDIA's TensorRT-Edge-LLM switches something off, at one row.
+    for make in (write_gated, write_parallel):
+        at = folder / make.__name__
+        at.mkdir(exist_ok=True)
+        model, inputs = make(at)
+        sources |= {f"{make.__name__[6:]}-{k}": (model, inputs, k) for k in ("weak", "strong")}
+    if more is not None:
+        model = more / "wake_embedding.onnx"
+        inputs = folder / "wake_in.npz"
+        bands = np.random.default_rng(1).normal(8, 3, (1, 76, 32, 1)).astype(np.float32)
+        np.savez(inputs, **{onnx.load(model).graph.input[0].name: bands})
+        planted = models.plant_overflow(model, inputs, folder)
+        sources |= {f"planted-{k}": (planted, inputs, k) for k in ("weak1", "strong")}
+    sort = shared / "models" / "sort_tf_massive_m4.onnx"
+    sources |= {
+        f"sort-{k}": (sort, sort.with_name("sort_tf_massive_m4_in.npz"), k)
+        for k in ("weak1", "strong")
+    }
     for path in sorted((shared / "models").glob("*.onnx")):
         inputs = path.with_name(f"{path.stem}_in.npz")
-        kinds = ("weak",) if path.stem.startswith("sort") else ("weak", "strong")
-        sources |= {f"{path.stem}-{k}": (path, inputs, k) for k in kinds}
+        if not path.stem.startswith("sort"):
+            sources |= {f"{path.stem}-{k}": (path, inputs, k) for k in ("weak", "strong")}
     cases = {}
     for name, (model, inputs, kind) in sources.items():
         options = onnxruntime.SessionOptions()
@@ -81,6 +101,50 @@ def write_cases(folder: Path) -> None:
         cases[name] = kind
     (folder / "cases.json").write_text(json.dumps(cases, indent=1))
     print(", ".join(cases))
+
+
+def write_gated(folder: Path, width: int = 256) -> tuple[Path, Path]:
+    """A gated block, silu(x A) * (x B) C, three times: two products of one input side by side."""
+    lines, names, value = [], [], "x"
+    for i in range(3):
+        names += [(f"a{i}", (width, 2 * width)), (f"b{i}", (width, 2 * width))]
+        names += [(f"c{i}", (2 * width, width))]
+        lines.append(
+            f"p{i} = MatMul ({value}, a{i}) q{i} = MatMul ({value}, b{i}) s{i} = Sigmoid (p{i})"
+            f" g{i} = Mul (p{i}, s{i}) h{i} = Mul (g{i}, q{i}) y{i} = MatMul (h{i}, c{i})"
+        )
+        value = f"y{i}"
+    return _write(folder, width, lines, names, value)
+
+
+def write_parallel(folder: Path, width: int = 256) -> tuple[Path, Path]:
+    """Three products of one input side by side, added, three times."""
+    lines, names, value = [], [], "x"
+    for i in range(3):
+        names += [(f"{k}{i}", (width, width)) for k in "abc"]
+        lines.append(
+            " ".join(f"{k}y{i} = MatMul ({value}, {k}{i})" for k in "abc")
+            + f" s{i} = Add (ay{i}, by{i}) y{i} = Add (s{i}, cy{i})"
+        )
+        value = f"y{i}"
+    return _write(folder, width, lines, names, value)
+
+
+def _write(
+    folder: Path, width: int, lines: list[str], names: list[tuple[str, tuple[int, int]]], last: str
+) -> tuple[Path, Path]:
+    import onnx
+
+    rng = np.random.default_rng(7)
+    body = " ".join(lines)
+    text = f'<ir_version: 8, opset_import: ["":17]> g (float[1,{width}] x) => (float[1,{width}] {last}) {{{body}}}'
+    model = onnx.parser.parse_model(text)
+    for name, shape in names:
+        weight = (rng.normal(size=shape) / np.sqrt(shape[0])).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    onnx.save(model, folder / "model.onnx")
+    np.savez(folder / "in.npz", x=rng.normal(size=(1, width)).astype(np.float32))
+    return folder / "model.onnx", folder / "in.npz"
 
 
 def _convert_to_fp16(source: bytes) -> bytes:
@@ -123,11 +187,16 @@ def build_one(folder: Path, case: str, kind: str) -> dict[str, Any]:
     network = builder.create_network(flags)
     parser = trt.OnnxParser(network, logger)
     if not parser.parse((folder / f"{case}.onnx").read_bytes()):
-        return {"status": "parser", "said": said[-2:]}
+        why = [str(parser.get_error(i))[:300] for i in range(parser.num_errors)]
+        return {"status": "parser", "said": why or said[-2:]}
     config = builder.create_builder_config()
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    if kind in ("weak", "int8"):
+    if kind in ("weak", "weak1", "int8"):
         config.set_flag(trt.BuilderFlag.FP16)
+    if kind in ("weak1", "int8"):
+        config.builder_optimization_level = (
+            1  # 7 s where the default takes 66, the same error (sort)
+        )
     if kind == "int8":
         config.set_flag(trt.BuilderFlag.INT8)
     config.clear_flag(trt.BuilderFlag.TF32)
@@ -217,11 +286,11 @@ def plan(switches: list[str], cases: list[str]) -> Iterator[tuple[str, str, str]
     several = {f: names for f, names in families.items() if len(names) > 1}
     single = [names[0] for names in families.values() if len(names) == 1]
     for value in ("off", "on"):
-        for case in cases:
-            for family, names in several.items():
+        for family, names in several.items():
+            for case in cases:
                 yield case, f"{family}*={value}", " ".join(f"-{n}={value}" for n in names)
-        for case in cases:
-            for name in single:
+        for name in single:
+            for case in cases:
                 yield case, f"{name}={value}", f"-{name}={value}"
 
 
@@ -287,7 +356,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     chosen = parser.parse_args()
     if chosen.what == "cases":
-        write_cases(chosen.folder)
+        write_cases(chosen.folder, *map(Path, chosen.more))
     elif chosen.what == "names":
         print("\n".join(read_switches(chosen.folder)))
     elif chosen.what == "one":
