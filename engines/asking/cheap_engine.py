@@ -15,9 +15,9 @@ Runtime computes it with casts.
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.asking.failure import list_failing
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import judge_whole, limit, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement

@@ -1,23 +1,20 @@
 """The failure that an answer about the whole model shows: how it fails, and on which sample."""
 
-from collections.abc import Iterable
-
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import probe_whole
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
     REFUSALS,
-    exceed,
     judge_check,
     judge_whole,
-    list_slight,
     sign_failure,
     worst,
 )
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Measurement, SampleResult
+from narrowdown.engines.probe import Measurement
 
 
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
@@ -30,15 +27,15 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     """
     rule, m = findings.rule, measurement
     first = findings.samples[0].id if findings.samples else ""
-    refused = m.status in REFUSALS
-    if not ctx.check and (refused or m.status == "crash"):
-        said = tuple(m.facts.get("refusal", ())) if refused else ()
-        signature = Signature("build" if refused else "crash", first, refusal=said)
-        return msgspec.structs.replace(findings, signature=signature, sample=first)
+    uncompared = None
     if ctx.check:
-        failed = judge_check(m, rule).failed
-        signed = Signature("check", first) if failed else None
-        return msgspec.structs.replace(findings, signature=signed, sample=first)
+        uncompared = Signature("check", first) if judge_check(m, rule).failed else None
+    elif m.status in REFUSALS:
+        uncompared = Signature("build", first, refusal=tuple(m.facts.get("refusal", ())))
+    elif m.status == "crash":
+        uncompared = Signature("crash", first)
+    if ctx.check or uncompared is not None:
+        return msgspec.structs.replace(findings, signature=uncompared, sample=first)
     if not judge_whole(m, rule).failed:
         return findings
     result = choose_result(m, rule)
@@ -56,16 +53,6 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     )
 
 
-def choose_result(m: Measurement, rule: Criterion) -> SampleResult:
-    """The worst result that fails, in the first run that does: an intermittent failure may sit in
-    any."""
-    run = next(run for run in m.each_run if list_failing(run, rule))
-    failing, slight = list_failing(run, rule), list_slight(run, rule)
-    chosen = [r for r in failing if r.sample not in slight] or failing
-    name = worst(chosen, rule)[0]
-    return next(r for r in chosen if r.sample == name)
-
-
 def choose_feed(findings: Findings, sample: str) -> str:
     """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else
     the whole feed."""
@@ -76,11 +63,6 @@ def choose_feed(findings: Findings, sample: str) -> str:
 def list_feeds(findings: Findings) -> tuple[str, ...]:
     """The feeds that decide: the given ones, or the made-up one where none were given."""
     return tuple(s.id for s in findings.samples)
-
-
-def list_failing(results: Iterable[SampleResult], rule: Criterion) -> tuple[SampleResult, ...]:
-    """The results over tolerance."""
-    return tuple(r for r in results if exceed((r,), rule))
 
 
 def say_other(before: Signature, after: Signature | None, m: Measurement) -> str:
@@ -96,11 +78,15 @@ def say_other(before: Signature, after: Signature | None, m: Measurement) -> str
 
 def keep_rate(locked: Findings, before: Signature) -> Findings:
     """The failure with the rate that was measured over more runs than these, on the whole feed."""
-    if locked.looks == 1 or locked.signature is None:
+    return locked if locked.looks == 1 else with_rate(locked, before.failures, before.looks)
+
+
+def with_rate(locked: Findings, failures: int, runs: int) -> Findings:
+    """The failure as one that ``failures`` of so many runs show, on the whole feed: its rows may
+    race together."""
+    if locked.signature is None:
         return locked
-    counted = msgspec.structs.replace(
-        locked.signature, failures=before.failures, looks=before.looks
-    )
+    counted = msgspec.structs.replace(locked.signature, failures=failures, looks=runs)
     return msgspec.structs.replace(
         locked, signature=counted, sample=counted.sample.partition("/")[0]
     )

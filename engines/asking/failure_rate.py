@@ -3,13 +3,11 @@
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub
-from narrowdown.engines.asking.failure import lock_failure
+from narrowdown.engines.asking.failure import lock_failure, with_rate
 from narrowdown.engines.asking.whole_model import Distance, WholeModel
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import exceed
+from narrowdown.engines.compare.failing import count_failed_runs
 from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Measurement
 from narrowdown.engines.spec import parse
 
 # Runs of one build, or fresh builds, that show what happens once in seven (14 %) with 95 %. More a
@@ -66,12 +64,8 @@ def run_again(model: WholeModel, bounds: Runs, one: float = 0.0) -> Sub[tuple[Fi
         if not failures:
             continue
         locked: Findings = yield from lock_failure(model.ctx, findings, m)
-        if locked.signature is not None:
-            counted = msgspec.structs.replace(locked.signature, failures=failures, looks=done)
-            sample = counted.sample.partition("/")[0]
-            findings = msgspec.structs.replace(locked, signature=counted, sample=sample)
-            findings = need_runs(findings, failures, done, bounds.most)
-        return findings, done, failures
+        counted = with_rate(locked, failures, done)
+        return need_runs(counted, failures, done, bounds.most), done, failures
     return findings, done, 0
 
 
@@ -109,11 +103,3 @@ def builds_to_see(failing: int, answered: int) -> int:
     """How many fresh builds show a fault that ``failing`` of ``answered`` builds had, with
     CONFIDENCE; within RUNS."""
     return min(RUNS, runs_to_see(failing / answered)) if 0 < failing < answered else 1
-
-
-def count_failed_runs(m: Measurement, rule: Criterion) -> int:
-    """How many runs of one build fail. ``Measurement.runs`` holds the runs that differed from the
-    first; the others equal it."""
-    differing = sum(exceed(run, rule) for run in m.runs)
-    alike = int(m.facts.get("runs", 1 + len(m.runs))) - len(m.runs)
-    return differing + (alike if exceed(m.results, rule) else 0)

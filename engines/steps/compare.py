@@ -7,12 +7,13 @@ import msgspec
 
 from narrowdown.engines.asking import Amount, Note, StepContext, StepRefused, Sub
 from narrowdown.engines.asking.cheap_engine import note_expensive
-from narrowdown.engines.asking.failure import list_failing, lock_failure
+from narrowdown.engines.asking.failure import lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import FAILURE, make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     badness,

@@ -5,8 +5,8 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.asking.failure import list_failing
 from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, is_given

@@ -9,10 +9,11 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.cheap_engine import note_expensive
-from narrowdown.engines.asking.failure import choose_feed, choose_result, list_feeds, lock_failure
+from narrowdown.engines.asking.failure import choose_feed, list_feeds, lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     judge_check,

@@ -10,12 +10,13 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.cheap_engine import ALIKE
 from narrowdown.engines.asking.failure import list_feeds
-from narrowdown.engines.asking.failure_rate import builds_to_see, count_failed_runs, need_runs
+from narrowdown.engines.asking.failure_rate import builds_to_see, need_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.failing import count_failed_runs
 from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.findings import Findings

@@ -5,11 +5,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
-from narrowdown.engines.asking.failure import keep_rate, list_failing, lock_failure, say_other
+from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import by_sample, worst
 from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, wrong_by
