@@ -69,6 +69,15 @@ def is_stored_weight(index: GraphIndex, dequantizer: int) -> bool:
     return index.tensors[index.nodes[dequantizer].inputs[0]].kind == "weight"
 
 
+def reads_weights(index: GraphIndex, dequantizer: int) -> bool:
+    """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the
+    model."""
+    if is_stored_weight(index, dequantizer):
+        return True
+    made = index.made_by(index.nodes[dequantizer].inputs[0])
+    return made is not None and index.tensors[made.inputs[0]].kind == "weight"
+
+
 def is_opaque(index: GraphIndex, dequantizer: int) -> bool:
     """Whether nothing says what was quantized: its codes come from an operator or from outside."""
     return find_pair_source(index, dequantizer) < 0 and not is_stored_weight(index, dequantizer)
@@ -103,6 +112,19 @@ def can_stay_float(index: GraphIndex, layer: Layer) -> bool:
     """Whether the layer can be left in float: something says of each of its quantized inputs what
     it was, or (a stored weight) what it is worth."""
     return not any(is_opaque(index, d) for d in layer.dequantizers)
+
+
+def name_scales(index: GraphIndex, layer: Layer) -> str:
+    """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a
+    layer without weights."""
+    found = set()
+    for d in layer.dequantizers:
+        shape = index.tensors[index.nodes[d].inputs[1]].shape
+        codes = index.tensors[index.nodes[d].inputs[0]]
+        if reads_weights(index, d) and shape is not None and not codes.dtype.endswith("int32"):
+            many = [s for s in shape if s != 1]
+            found.add("per-tensor" if not many else "per-channel" if len(shape) == 1 else "blocks")
+    return "+".join(sorted(found))
 
 
 def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:

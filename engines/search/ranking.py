@@ -13,7 +13,7 @@ from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.graph.quantized import Layer, can_stay_float, is_stored_weight
+from narrowdown.engines.graph.quantized import Layer, can_stay_float, name_scales, reads_weights
 from narrowdown.engines.probe import SILENT_DB, Candidate, Score
 from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches
 
@@ -118,7 +118,7 @@ def _make_row(
     node = index.nodes[layer.node]
     outputs, weights, inputs = name(node.outputs), list[str](), list[str]()
     for d in layer.dequantizers:
-        read = weights if _reads_weights(index, d) else inputs
+        read = weights if reads_weights(index, d) else inputs
         read += name(index.nodes[d].outputs)
     codes = {index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers}
     return LayerRow(
@@ -131,20 +131,11 @@ def _make_row(
         inputs_db=_lowest_sqnr(pairs, inputs),
         effect=None,
         codes="+".join(sorted(codes)),
-        scales=_name_scales(index, layer),
+        scales=name_scales(index, layer),
         left_in_float=False,
         movable=can_stay_float(index, layer),
         node=node.id,
     )
-
-
-def _reads_weights(index: GraphIndex, dequantizer: int) -> bool:
-    """Whether a pair is fed weights: stored codes, or a float weight that is quantized in the
-    model."""
-    if is_stored_weight(index, dequantizer):
-        return True
-    made = index.made_by(index.nodes[dequantizer].inputs[0])
-    return made is not None and index.tensors[made.inputs[0]].kind == "weight"
 
 
 def _lowest_sqnr(scores: Scores, tensors: Iterable[str]) -> float | None:
@@ -165,16 +156,3 @@ def list_ranked(rows: Sequence[LayerRow]) -> tuple[int, ...]:
     measured."""
     by_effect = sorted(rows, key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r)))
     return tuple(r.node for r in by_effect)
-
-
-def _name_scales(index: GraphIndex, layer: Layer) -> str:
-    """How the layer's weights are scaled: ``per-tensor``, ``per-channel``, ``blocks``, ``""`` for a
-    layer without weights."""
-    found = set()
-    for d in layer.dequantizers:
-        shape = index.tensors[index.nodes[d].inputs[1]].shape
-        codes = index.tensors[index.nodes[d].inputs[0]]
-        if _reads_weights(index, d) and shape is not None and not codes.dtype.endswith("int32"):
-            many = [s for s in shape if s != 1]
-            found.add("per-tensor" if not many else "per-channel" if len(shape) == 1 else "blocks")
-    return "+".join(sorted(found))
