@@ -2,7 +2,7 @@
 is said.
 
 One entry a cause; its rule is a function in ``engines.search.cause``. Screens, plans and
-docs/causes.md read them here.
+docs/concepts.md read them here.
 """
 
 import msgspec

@@ -18,6 +18,7 @@ from narrowdown.wizard.demo import MODELS
 from .shown import of
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "add-a-metric-or-a-cause.md"
 INSERTED = re.compile(
     r"^In `(?P<file>[^`]+)`, (?P<where>above|below) `(?P<line>[^`]+)`:\n\n```python\n(?P<text>.*?)```$",
     re.M | re.S,
@@ -47,9 +48,10 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def perform(page: str, root: Path) -> int:
-    """Make every insertion of the page; how many there were."""
-    insertions = list(INSERTED.finditer((ROOT / "docs" / page).read_text(encoding="utf-8")))
+def perform(title: str, root: Path) -> int:
+    """Make every insertion of that section; how many there were."""
+    section = PAGE.read_text(encoding="utf-8").partition(f"## {title}\n")[2].partition("\n## ")[0]
+    insertions = list(INSERTED.finditer(section))
     for insertion in insertions:
         path = root / insertion["file"]
         lines = path.read_text(encoding="utf-8").split("\n")
@@ -57,7 +59,7 @@ def perform(page: str, root: Path) -> int:
         # interest there.
         places = [n for n, line in enumerate(lines) if line.startswith(insertion["line"])]
         assert len(places) == 1, (
-            f"{page}: {insertion['line']!r} is there {len(places)} times in {insertion['file']}"
+            f"{title}: {insertion['line']!r} is there {len(places)} times in {insertion['file']}"
         )
         at = places[0] + (insertion["where"] == "below")
         lines[at:at] = insertion["text"].removesuffix("\n").split("\n")
@@ -77,11 +79,11 @@ def python(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("page", ["add-a-metric.md", "add-a-cause.md"])
-def test_what_a_page_adds_fits_the_code_of_today(copy: Path, page: str) -> None:
+@pytest.mark.parametrize("title", ["Add a metric", "Add a cause"])
+def test_what_a_page_adds_fits_the_code_of_today(copy: Path, title: str) -> None:
     """Its places are there, and no name that it uses is gone: both are noticed at once, and not by
     the slow tests alone."""
-    assert perform(page, copy) > 3
+    assert perform(title, copy) > 3
     undefined = python(
         copy,
         "-m",
@@ -105,7 +107,7 @@ def test_a_metric_is_added_as_its_page_says(copy: Path) -> None:
     command = ["-m", "narrowdown", *shown.words[1:]]
     before = python(copy, *command)
     assert (before.returncode, "'mean_abs' is not a metric" in before.stderr) == (2, True)
-    assert perform("add-a-metric.md", copy) == 5
+    assert perform("Add a metric", copy) == 5
     strict = [*command[: command.index("--tolerance") + 1], "1e-9", "--json"]
     passing, failing = python(copy, *command), python(copy, *strict)
     assert (passing.returncode, failing.returncode) == (10, 0), passing.stderr + failing.stderr
@@ -126,7 +128,7 @@ def test_a_cause_is_added_as_its_page_says(copy: Path) -> None:
         "--import-mode=importlib",
         *shown.words[3:],
     ]
-    assert perform("add-a-cause.md", copy) == 4
+    assert perform("Add a cause", copy) == 4
     named = python(copy, *suite, "-k", "cause_is_named and never")
     assert re.search(r"\b1 passed", named.stdout), named.stdout
     tables = python(copy, *suite, "-k", "document")

@@ -1,4 +1,4 @@
-"""A model in half precision against the one that it was made of: docs/converted.md."""
+"""A model in half precision against the one that it was made of: docs/golden.md."""
 
 import json
 import shutil

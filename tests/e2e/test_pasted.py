@@ -141,7 +141,7 @@ def products(folder: Path) -> Feeds:
 
 def program(folder: Path) -> Feeds:
     """The same fault as of ``shapes``, by a program of the user's own."""
-    page = (ROOT / "docs" / "rewrite.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "after.md").read_text(encoding="utf-8")
     text = next(
         text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_ort.py" in text
     )

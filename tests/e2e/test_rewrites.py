@@ -75,7 +75,7 @@ def test_what_hides_when_watched_is_cured_by_the_outputs_that_the_page_says(
 ) -> None:
     """A real fault of ONNX Runtime on a trained network, by a program that can switch nothing: the
     whole route."""
-    page = (ROOT / "docs" / "rewrite.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "after.md").read_text(encoding="utf-8")
     program = next(
         text for text in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "run_ort.py" in text
     )

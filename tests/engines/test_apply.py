@@ -320,7 +320,7 @@ def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
         [python, "-m", "pip", "install", "-q", "onnxconverter-common", "onnx<1.20"], check=True
     )
     model = onnx.load(MODELS / "sort_tf_massive_m4.onnx")
-    # What the workaround of this model keeps (docs/rewrite.md has it written otherwise).
+    # What the workaround of this model keeps (docs/after.md has it written otherwise).
     kept = tuple(
         n.name for n in model.graph.node if re.search(r"/l\d?/(Pow|ReduceMean_1|Add|Sqrt)$", n.name)
     )

@@ -392,7 +392,7 @@ def page(
     lines = [
         "# ONNX's evaluator, operator by operator",
         "",
-        "`reference:precision=fp64` judges other engines ([reference](../docs/reference.md)), so it is held against",
+        "`reference:precision=fp64` judges other engines ([reference](../docs/tolerance.md#reference)), so it is held against",
         "ONNX Runtime: every case of onnx's own node tests in FP32, each under every older version of its operator, and with one",
         "attribute changed (for pooling and resampling two). Where they differ, the test's numbers or else OpenVINO settle it.",
         "Operators that onnx's evaluator has wrong are ours (`engines/backends/reference/operators/`); on Hardmax, LpPool and",

@@ -86,7 +86,7 @@ def test_a_bad_tensor_that_reaches_no_output_is_called_harmless(
 
 def test_the_document_says_of_each_cause_what_the_catalogue_says() -> None:
     rows = "".join(f"| {kind.name} | {kind.plain} | {kind.measured} |\n" for kind in KINDS)
-    assert f"|---|---|---|\n{rows}\n" in (ROOT / "docs" / "causes.md").read_text()
+    assert f"|---|---|---|\n{rows}\n" in (ROOT / "docs" / "concepts.md").read_text()
 
 
 def test_no_rule_names_what_is_not_in_the_catalogue() -> None:

@@ -133,7 +133,7 @@ def measured(probe: Measure, *, wrong: bool, facts: dict[str, Any] | None = None
 
 
 def expected(told: Told) -> str:
-    """The verdict on one rewrite, from what is promised of it (docs/rewrite.md), not from how the
+    """The verdict on one rewrite, from what is promised of it (docs/after.md), not from how the
     step does it."""
     if not told.finds:
         return "nothing to do"
