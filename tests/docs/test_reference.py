@@ -27,7 +27,6 @@ from narrowdown.engines import discovery
 from narrowdown.engines.backends.base import EngineInfo
 from narrowdown.engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from narrowdown.engines.compare.tolerance import ULPS
-from narrowdown.engines.compare.values import Values
 from narrowdown.engines.data.tactic_replay import Suspect
 from narrowdown.engines.declaration import Option, Recipe
 from narrowdown.engines.findings import Lookalike
@@ -37,10 +36,8 @@ from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.cli.grammar import DEMOS
 from narrowdown.wizard.cli.parsing import Parser, inner
 from narrowdown.wizard.exits import Exit
-from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report import document
 from narrowdown.wizard.report.differences import Difference
-from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.runner.table import Compared, Result, Row, Stand
 from narrowdown.wizard.session import events, folder
@@ -250,14 +247,11 @@ def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults:
     return "\n\n".join(parts)
 
 
-SESSION = {"session": folder.Description, "problem": Problem}
+SESSION = {"session": folder.Description}
 PROGRESS = {"progress": Snapshot, "worker": Slot}
 REPORT = {
     "report": document.Report,
     "culprit": document.Culprit,
-    "vicinity": Vicinity,
-    "spot": Spot,
-    "values": Values,
     "workaround": document.Workaround,
     "recipe": Recipe,
     "stop": document.Stop,
