@@ -50,7 +50,7 @@ def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tup
     if names and differ(place, problem, names) and folders.load(place).known:
         gave = ", ".join(before or ()) or "none"
         raise HandedProblem(
-            f"The checker of this session has answered with other variables handed on ({gave}), and answers of two kinds cannot "
+            f"The checker of this session has answered with other variables passed on ({gave}), and answers of two kinds cannot "
             f"be mixed. Begin a new session with --pass-env {' --pass-env '.join(names)}."
         )
     names = names or before or ()
@@ -75,7 +75,7 @@ def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> Non
         )
     if names and executor != LOCAL:
         raise HandedProblem(
-            "--pass-env hands on variables of this machine, and --executor asks others: leave one of them out."
+            "--pass-env passes on variables of this machine, and --executor asks others: leave one of them out."
         )
     for name in names:
         if said := environment.fault(name):

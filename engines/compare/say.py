@@ -22,10 +22,10 @@ def say_first(*cases: tuple[object, str]) -> str:
 def wrong_by(error: float | None, metric: str = "") -> str:
     """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or
     where that is not known. What is infinite or NaN where it should not be, or has another shape,
-    is ``infinitely wrong``."""
+    is ``Inf or NaN``."""
     if error is None:
         return "not measured"
-    return "infinitely wrong" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
+    return "Inf or NaN" if error >= HUGE else f"wrong by {say_amount(error, metric)}"
 
 
 def say_part(error: float | None, metric: str, places: Sequence[int]) -> str:

@@ -92,13 +92,13 @@ ENDS = [
     ),
     End(
         "fixed-by-sanitizing", "fixed-by-sanitizing", 12, fixed_by_sanitizing,
-        ("4 nodes became 2", "narrowdown step sanitize"), "Cleaning the model up cured it",
+        ("4 nodes became 2", "narrowdown step sanitize"), "Cleaning the model up fixed it",
     ),
     End(
         "case-found", "minimal-case", 0, minimal_case,
         (
             "/sum (ReduceL1) gives an output of another shape than the reference's.",
-            "by itself of another shape than the reference's",
+            "its own output of another shape than the reference's",
         ),
         "1 of 3 nodes fails: /sum (kernel)", exports=True,
     ),

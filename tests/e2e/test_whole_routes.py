@@ -88,7 +88,7 @@ def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(
         in ran.out
     )
     assert "  send     If it is still wrong there, send it as a zip file" in ran.out
-    assert "(is it that bug, and what else cures it?)" in ran.out
+    assert "(is it that bug, and what else fixes it?)" in ran.out
 
     same = narrowdown("replay", session)
     assert same.code == 0, same.out + same.err

@@ -160,8 +160,8 @@ def _say_actual(report: Report, culprit: Culprit) -> str:
     if culprit.cause in _ENDS:
         return f"No outputs: {_ENDS[culprit.cause][1]} {often}, as said above."
     return (
-        f"The part by itself is {_say_own(report, culprit)}; what it gave is in actual.npz, where that file is here. By it "
-        "the outputs of the whole model are "
+        f"The part by itself is {_say_own(report, culprit)}; what it gave is in actual.npz, where that file is here. That makes "
+        "the output of the whole model "
         f"{say_part(culprit.effect, report.metric, culprit.effect_places)}. It failed {often}."
     )
 

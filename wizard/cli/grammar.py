@@ -336,7 +336,7 @@ COMMANDS: tuple[Entry, ...] = (
     Entry(
         "after",
         Command("from_session", "after"),
-        "what follows a failing case: is it known, and what else cures it?",
+        "what follows a failing case: is it known, and what else fixes it?",
         _fill_after,
     ),
     Entry(

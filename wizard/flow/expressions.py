@@ -48,7 +48,7 @@ def number(value: Any) -> str:
 @pass_context
 def wrong_by(context: Context, value: Any, places: Any = ()) -> str:
     """An error after "is" or "are": ``wrong by 1.23 %`` where the field ``metric`` says that it is
-    a share (rel_l2), else ``wrong by 0.0123``; ``infinitely wrong``; ``not measured``. ``places``:
+    a share (rel_l2), else ``wrong by 0.0123``; ``Inf or NaN``; ``not measured``. ``places``:
     the field that has how many whole numbers are wrong, and of how many: ``wrong in 2 of 168
     values``."""
     error = None if value is None else abs(_real(value, "wrong_by"))

@@ -26,7 +26,7 @@ AREAS: Final[Mapping[str, str]] = {
     "engine": "another engine, precision or option chooses other kernels",
     "inputs": "a fault may show on some inputs only",
     "judgement": "what counts as wrong is not the same",
-    "version": "engines mend and make faults between versions",
+    "version": "versions fix faults and bring new ones",
     "device": "another device runs other kernels",
     "reference": "the right values come from elsewhere",
     "packages": "they read and write models and numbers; seldom the reason",

@@ -63,7 +63,7 @@ _READ = frozenset(
 
 # (question, answer) of the shipped flows -> what it excludes.
 _EXCLUDED = {
-    ("sanitize", "yes"): "Folding constants does not cure it",
+    ("sanitize", "yes"): "Folding constants does not fix it",
     ("real-inputs", "no"): "The kind of inputs is not the reason",
     ("intermittent", "no"): "It does not come and go",
     ("nondeterminism", "no"): "Kernels that are not deterministic are not the reason",

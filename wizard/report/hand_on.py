@@ -80,11 +80,11 @@ def say_when(report: Report, deed: str) -> str:
 def ask_known(report: Report) -> str:
     """What is asked after the case."""
     if not report.lookalikes:
-        return "Is it a known bug, and what else cures it?"
+        return "Is it a known bug, and what else fixes it?"
     return (
-        "What else cures it?"
+        "What else fixes it?"
         if report.lookalikes[0].confirmed
-        else "Is it that bug, and what else cures it?"
+        else "Is it that bug, and what else fixes it?"
     )
 
 

@@ -137,7 +137,7 @@ def list_sections(report: Report) -> list[Section]:
             Bullets([f"{out.what}. {out.measured}".rstrip() for out in report.ruled_out]),
         ),
         *tell_workaround(report),
-        _section("What it costs, and what a cure buys", _scores(report)),
+        _section("What it costs, and what a workaround buys", _scores(report)),
         *_trigger(report),
         _section("Written otherwise", _rewrites(report)),
         *_depth(report),
@@ -257,7 +257,7 @@ def _tell_alike(report: Report, positions: Sequence[int]) -> list[Block]:
         for i, c in ((i, report.culprits[i]) for i in positions)
     ]
     header = (
-        "culprit", "nodes", "your model's outputs", "by itself", "fails again", "sample", "inputs", "outputs", "folder",
+        "culprit", "nodes", "your model's outputs", "its own output", "fails again", "sample", "inputs", "outputs", "folder",
         "shown by",
     )  # fmt: skip
     return [Says(f"{others(len(positions))}:"), Table(header, rows)]
@@ -283,12 +283,12 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
             ("inputs", Names(c.inputs) if c.inputs else ""),
             ("outputs", Names(c.outputs) if c.outputs else ""),
             ("cause", f"{c.cause}: {find_cause(c.cause).plain}"),
-            ("cut out, by itself", _say_part(c.own, metric, c.own_places)),
+            ("its own output", _say_part(c.own, metric, c.own_places)),
             (
                 "in the case folder, made smaller",
                 "" if smaller is None else wrong_by(smaller, metric),
             ),
-            ("your model's outputs, by it", _say_part(c.effect, metric, c.effect_places)),
+            ("your model's output by that", _say_part(c.effect, metric, c.effect_places)),
             ("sample", Name(say_sample(c.sample))),
             ("fails again", c.verified or "?"),
             ("minimal", _say_minimal(c)),

@@ -34,12 +34,12 @@ def summary(report: Report) -> list[str]:
 
 
 def _culprit(c: Culprit, position: int, metric: str) -> list[str]:
-    own = "" if c.own is None else f"by itself {say_part(c.own, metric, c.own_places)}"
+    own = "" if c.own is None else f"its own output {say_part(c.own, metric, c.own_places)}"
     effect = "" if c.effect is None else say_part(c.effect, metric, c.effect_places)
     facts = [
         c.cause,
         own,
-        f"your model's outputs {effect} by it" if effect else "",
+        f"that makes your model's output {effect}" if effect else "",
         f"fails {c.verified or '?'}",
         "not shown to be the smallest" if not c.minimal and len(c.nodes) > 1 else "",
     ]

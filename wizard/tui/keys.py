@@ -109,7 +109,7 @@ ACTIONS: tuple[Action, ...] = (
         "after",
         "what else",
         "a",
-        "Is it a known bug, and what else cures it? A new session goes on from what this one has found.",
+        "Is it a known bug, and what else fixes it? A new session goes on from what this one has found.",
     ),
     Action("export", "export", "e", "Write everything into one folder or zip to share."),
     Action("keys_help", "help", "question_mark", "What is shown here, and every key."),

@@ -69,7 +69,7 @@ def test_another_shape_is_said_and_no_amount(rule: Criterion) -> None:
     )
     said = say_part(verdict.own, rule.metric, verdict.own_places)
     assert said == "of another shape than the reference's"
-    assert say_part(HUGE, rule.metric, (0, 0)) == "infinitely wrong"
+    assert say_part(HUGE, rule.metric, (0, 0)) == "Inf or NaN"
 
 
 def test_whole_numbers_say_in_how_many_places_they_are_wrong() -> None:

@@ -349,19 +349,19 @@ def test_the_nodes_that_add_the_most_are_a_table() -> None:
             Lookalike("b", "who/what#18136", "Zeros are lost.", mended="1.32.0"),
             "It looks like who/what#18136, which ONNX Runtime 1.32.0 has fixed: try that release, or a later one.",
             "If it is still wrong there, send the case folder",
-            "Is it that bug, and what else cures it?",
+            "Is it that bug, and what else fixes it?",
         ),
         (
             Lookalike("b", "who/what#18136", "Zeros are lost.", confirmed=True),
             "It is who/what#18136: read that first, and if it is the same, tell what you found there.",
             "If it is another fault, send the case folder",
-            "What else cures it?",
+            "What else fixes it?",
         ),
         (
             Lookalike("b", "", "Zeros are lost."),
             "",
             "Send the case folder",
-            "Is it that bug, and what else cures it?",
+            "Is it that bug, and what else fixes it?",
         ),
     ],
 )
@@ -631,7 +631,9 @@ def test_one_code_of_many_is_not_100_percent() -> None:
         told = msgspec.structs.replace(
             plain, culprits=(culprit,), metric="rel_l2", error=1.0, error_places=places
         )
-        assert f"by itself {said}, your model's outputs {said} by it" in "\n".join(summary(told))
+        assert f"its own output {said}, that makes your model's output {said}" in "\n".join(
+            summary(told)
+        )
         for text in (text_of(to_html(told)), to_markdown(told)):
             assert text.count(said) >= 3
 

@@ -117,7 +117,7 @@ def test_what_is_refused_fails_where_the_failure_is_that_it_is_refused(
 def test_what_is_finite_is_not_called_infinite() -> None:
     """Of a reference that is 0 everywhere, any value is infinitely far as a share."""
     assert say_worst([Score("y", rel_l2=HUGE, max_abs=0.04)]) == "not 0, where the reference is"
-    assert say_worst([Score("y", rel_l2=HUGE, absmax=1.0)]) == "infinitely wrong"
+    assert say_worst([Score("y", rel_l2=HUGE, absmax=1.0)]) == "Inf or NaN"
     assert say_worst([Score("y", new_nonfinite=2)]) == "2 values infinite or NaN"
     lost = "27 values not what the reference has there, infinite or NaN"
     assert say_worst([Score("y", rel_l2=5e-8, lost_nonfinite=27)]) == lost, (

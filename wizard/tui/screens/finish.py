@@ -149,5 +149,5 @@ class FinishScreen(SessionScreen):
         return super().check_action(action, parameters)
 
     def action_after(self) -> None:
-        """Is it known, and what else cures it? In a new session."""
+        """Is it known, and what else fixes it? In a new session."""
         self.host.go_on_after()

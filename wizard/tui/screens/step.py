@@ -380,7 +380,7 @@ class StepScreen(SessionScreen):
             (
                 "use",
                 f"Use what was found so far ({work.tried:,} tried)" if listed else smallest,
-                "it goes on with that",
+                "the next steps use it",
             ),
             ("on", "Search on", "more may be found" if listed else "a smaller part may be found"),
             ("stop", "Stop", "everything measured is kept; it can go on later"),
