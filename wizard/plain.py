@@ -242,8 +242,8 @@ class PlainDisplay(Display):
         self._between = between or before
         named = [between] if between and between != before else []
         cost = event.expected
-        expected = [f"    expected: {price(cost.probes, cost.seconds, cost.each)}"]
-        return [*named, "", head, *(expected if cost.probes >= 0 else [])]
+        expected = price(cost.probes, cost.seconds)
+        return [*named, "", head, *([f"    {expected}"] if expected else [])]
 
     def _closed(self, event: SessionClosed) -> list[str]:
         end = self._flow.ends.get(event.end)
@@ -347,12 +347,12 @@ def progress_line(snapshot: Mapping[str, Any]) -> str:
     over = say_over_plan(done, planned, best, nodes, left)
     if over:
         done = expected = best = -1
-    of = f"{max(done, 0)} of about {expected} probes"
+    of = f"{max(done, 0)} of about {expected} runs"
     parts = [
         visible(str(snapshot.get("text") or "")),
         _building(snapshot),
         over,
-        of if expected >= max(done, 1) else count(done, "probe") if done > 0 else "",
+        of if expected >= max(done, 1) else count(done, "run") if done > 0 else "",
         say_time_left(left) if expected > 0 else "",
         f"smallest that fails: {count(best, 'node')}" if best > 0 else "",
         "stopping after this probe"

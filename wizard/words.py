@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -169,27 +170,26 @@ def size(bytes_: float) -> str:
     return ""
 
 
-def price(probes: int, seconds: float = -1.0, each: float = -1.0) -> str:
-    """What a step is expected to take, before it runs; -1: not known. ``each``: seconds of one of
-    its probes."""
-    one = _say_short(each)
-    if probes < 0:
-        known = f"; one took about {one} before" if each >= 0 else ""
-        return f"how many probes it takes is not known before it runs{known}"
-    asked = f"about {count(probes, 'probe')}"
-    if seconds < 0:
-        return f"{asked}; how long one takes is known after the first"
-    return f"{asked}, about {_say_short(seconds)} ({one} for one, as before)"
+def price(probes: int, seconds: float = -1.0) -> str:
+    """What a step is expected to take, before it runs: ``up to 5 min, about 45 runs``. What is not
+    known (-1) is left out, so the text may be empty."""
+    time = f"up to {_round_up(seconds)}" if seconds >= 0 else ""
+    return ", ".join(filter(None, (time, f"about {count(probes, 'run')}" if probes >= 0 else "")))
 
 
-def _say_short(seconds: float) -> str:
-    return duration(max(0.1, seconds))
+def _round_up(seconds: float) -> str:
+    """A duration in one number: whole seconds, tens of seconds, minutes, or hours."""
+    for most, unit, name in ((10, 1, "s"), (50, 10, "s"), (3_540, 60, "min")):
+        if seconds <= most:
+            many = max(1, math.ceil(seconds / unit))
+            return f"{many * (unit if name == 's' else 1)} {name}"
+    return f"{math.ceil(seconds / 3_600)} h"
 
 
 def say_time_left(seconds: float) -> str:
-    """How much longer a step will take, as far as that is known."""
+    """How much longer a step will take; "" where that is not known."""
     if seconds < 0:
-        return "how long is not known yet"
+        return ""
     return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
 
 
@@ -203,7 +203,7 @@ def say_over_plan(
         return ""
     smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
     ends = f"; {say_time_left(left)}" if left >= 0 else ""
-    return f"longer than planned: {done:,} probes, planned {planned:,}{smallest}{ends}"
+    return f"longer than planned: {done:,} runs, planned {planned:,}{smallest}{ends}"
 
 
 def switch(kind: str) -> str:

@@ -395,9 +395,9 @@ def test_why_it_stopped_is_said_by_the_step_alone() -> None:
 @pytest.mark.parametrize(
     ("done", "best", "said"),
     [
-        (34, 148, "34 of about 40 probes"),
-        (120, 148, "longer than planned: 120 probes, planned 34; smallest so far 148 of 248 nodes"),
-        (120, -1, "longer than planned: 120 probes, planned 34"),
+        (34, 148, "34 of about 40 runs"),
+        (120, 148, "longer than planned: 120 runs, planned 34; smallest so far 148 of 248 nodes"),
+        (120, -1, "longer than planned: 120 runs, planned 34"),
     ],
 )
 def test_a_plan_that_is_used_up_counts_nothing_down(done: int, best: int, said: str) -> None:
@@ -420,7 +420,7 @@ def test_a_step_beyond_its_plan_that_knows_its_end_says_how_long_it_takes_still(
     line = progress_line(
         {"phase": "running", "text": "x", "done": 120, "expected": 130, "planned": 34, "eta": 12.0}
     )
-    assert line.endswith("longer than planned: 120 probes, planned 34; ~12 s left")
+    assert line.endswith("longer than planned: 120 runs, planned 34; ~12 s left")
 
 
 def test_the_build_at_work_says_how_far_it_is() -> None:

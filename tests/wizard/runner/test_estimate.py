@@ -131,13 +131,15 @@ def test_what_was_expected_stands_in_the_journal(tmp_path: Path) -> None:
 
 
 def test_what_is_known_is_told_in_words() -> None:
-    assert price(45) == "about 45 probes; how long one takes is known after the first"
-    assert price(45, 90.0, 2.0) == "about 45 probes, about 1 min 30 s (2.0 s for one, as before)"
-    assert price(-1) == "how many probes it takes is not known before it runs"
-    assert price(-1, -1.0, 2.0).endswith("; one took about 2.0 s before")
-    assert all(len(f"    expected: {price(n, 9e4, 11.0)}") <= 80 for n in (1, 45, 1_053))
-    assert [say_time_left(s) for s in (12.0, 0.4, -1.0)] == [
-        "~12 s left",
-        "under 1 s left",
-        "how long is not known yet",
-    ]
+    assert price(45, 290.0) == "up to 5 min, about 45 runs"
+    assert (price(45), price(1), price(-1, 9.2), price(-1)) == (
+        "about 45 runs", "about 1 run", "up to 10 s", "",
+    )  # fmt: skip
+    assert [say_time_left(s) for s in (12.0, 0.4, -1.0)] == ["~12 s left", "under 1 s left", ""]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 9.9, 10.0, 10.1, 50.0, 51.0, 60.0, 61.0, 3_540.0, 3_541.0, 90_000.0])  # fmt: skip
+def test_a_price_is_one_number_and_never_too_low(seconds: float) -> None:
+    number, unit = price(-1, seconds).removeprefix("up to ").split()
+    said = int(number) * {"s": 1, "min": 60, "h": 3_600}[unit]
+    assert seconds <= said <= max(1.0, 2 * seconds)

@@ -345,19 +345,19 @@ async def test_where_an_answer_leads_is_cut_at_its_end() -> None:
     [
         (
             Work(text="x", done=34, expected=40, planned=34, eta=9.0),
-            "34 of about 40 probes, ~9.0 s left",
+            "34 of about 40 runs, ~9.0 s left",
         ),
         (
             Work(text="x", done=120, expected=144, planned=34, eta=-1.0),
-            "longer than planned: 120 probes, planned 34",
+            "longer than planned: 120 runs, planned 34",
         ),
         (
             Work(text="x", done=120, expected=144, planned=34, best=148, nodes=248),
-            "longer than planned: 120 probes, planned 34; smallest so far 148 of 248 nodes",
+            "longer than planned: 120 runs, planned 34; smallest so far 148 of 248 nodes",
         ),
         (
             Work(text="x", done=120, expected=144, planned=34, eta=12.0),
-            "longer than planned: 120 probes, planned 34; ~12 s left",
+            "longer than planned: 120 runs, planned 34; ~12 s left",
         ),
     ],
     ids=[

@@ -299,8 +299,8 @@ class StepScreen(SessionScreen):
             else "Nothing runs here; it only asks."
         )
         self.query_one("#plan", Text).show(summary)
-        cost = f"Expected: {price(work.expected, work.seconds, work.each)}."
-        self.query_one("#cost", Text).show(cost)
+        cost = price(work.expected, work.seconds)
+        self.query_one("#cost", Text).show(f"{cost[:1].upper()}{cost[1:]}")
         self.query_one("#words", Text).show(narrative.define_words(scene))
         how = (
             "" if scene.work.holder else "{go} runs it; {skip} skips it."

@@ -60,14 +60,14 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         """How far it is, as far as that is known."""
         (work, done, _, _), g = self._told, self.glyphs
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
-            return [row([(f"{count(done, 'probe')} done, waiting", "$quiet")])]
+            return [row([(f"{count(done, 'run')} done, waiting", "$quiet")])]
         if over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
             return wrap(over, width)
         if work.expected <= 0:
-            said = f"{count(done, 'probe')} done, how many remain is not known yet"
-            return [row([(said, "$quiet")])] if done else []
+            return [row([(f"{count(done, 'run')} done", "$quiet")])] if done else []
         total = max(work.expected, done)
-        tail = f"{done} of about {total} probes, {'paused' if work.paused else say_time_left(work.eta)}"
+        left = "paused" if work.paused else say_time_left(work.eta)
+        tail = ", ".join(filter(None, (f"{done} of about {total} runs", left)))
         beside = width >= 60
         room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
         full = room * done // max(1, total)
