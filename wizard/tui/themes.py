@@ -1,5 +1,5 @@
-"""Dark, light, the terminal's own sixteen colours, and none. Blue is good news, orange bad; never
-red against green."""
+"""Dark, light, the terminal's own sixteen colours, and none. Blue passes, orange fails, never red
+against green. A verdict has a colour of its own: green is fixed, amber a case without a fix."""
 
 import functools
 import os
@@ -24,48 +24,64 @@ def words(theme: Theme) -> dict[str, str]:
         "unsure": known["secondary"],
         "quiet": known.get("foreground-muted", known["foreground"]),
         "recommended": known["primary"],
+        "fixed": known["success"],
+        "case": known["warning"],
         "answer-cursor-style": "none",
     }
 
 
+def scrollbars(bar: str, ground: str) -> dict[str, str]:
+    """One colour for a bar and one for what it runs on, whatever the mouse does."""
+    states = ("", "-hover", "-active")
+    grounds = {f"scrollbar-background{state}": ground for state in states}
+    bars = {f"scrollbar{state}": bar for state in states}
+    return {**bars, **grounds, "scrollbar-corner-color": ground}
+
+
+# Each colour is one of the 240 that a terminal of 256 has, or a grey within a step of one: a terminal
+# without true colour shows the same theme, and no pink in place of a pale grey.
 DARK = Theme(
     name="narrowdown-dark",
-    primary="#6cb2ff",
-    secondary="#8fa3bf",
-    accent="#6cb2ff",
-    warning="#ffa94d",
-    error="#ff9447",
-    success="#6cb2ff",
-    foreground="#e4e7eb",
-    background="#14171c",
-    surface="#14171c",
-    panel="#1f252e",
+    primary="#5fafff",
+    secondary="#87afd7",
+    accent="#5fafff",
+    warning="#ffaf5f",
+    error="#ffaf5f",
+    success="#5fafff",
+    foreground="#e4e4e4",
+    background="#1c1c1c",
+    surface="#1c1c1c",
+    panel="#303030",
     dark=True,
     variables={
-        "passes": "#6cb2ff", "fails": "#ffa94d", "unsure": "#c3b6ff", "quiet": "#9da7b7", "recommended": "#6cb2ff",
-        "block-cursor-background": "#1f3a5c", "block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold",
-        "block-cursor-blurred-background": "#253141", "footer-background": "#1f252e", "footer-key-foreground": "#ffa94d",
-        "border": "#6cb2ff", "border-blurred": "#3b4656",
+        "passes": "#5fafff", "fails": "#ffaf5f", "unsure": "#afafff", "quiet": "#a8a8a8", "recommended": "#5fafff",
+        "fixed": "#5fd787", "case": "#ffaf00",
+        "block-cursor-background": "#000087", "block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#303030", "footer-background": "#303030", "footer-key-foreground": "#ffaf5f",
+        "border": "#5fafff", "border-blurred": "#585858", "input-selection-background": "#000087", "button-color-foreground": "#1c1c1c",
+        **scrollbars("#585858", "#1c1c1c"),
     },
 )  # fmt: skip
 LIGHT = Theme(
     name="narrowdown-light",
-    primary="#0b5cad",
-    secondary="#51617a",
-    accent="#0b5cad",
-    warning="#a84300",
-    error="#a84300",
-    success="#0b5cad",
-    foreground="#1b222c",
-    background="#fbfaf7",
-    surface="#fbfaf7",
-    panel="#ece9e2",
+    primary="#005faf",
+    secondary="#5f5f87",
+    accent="#005faf",
+    warning="#875f00",
+    error="#875f00",
+    success="#005faf",
+    foreground="#121212",
+    background="#ffffff",
+    surface="#ffffff",
+    panel="#f2f2f2",
     dark=False,
     variables={
-        "passes": "#0b5cad", "fails": "#a84300", "unsure": "#5b3fa8", "quiet": "#556070", "recommended": "#0b5cad",
-        "block-cursor-background": "#d9e8f9", "block-cursor-foreground": "#0b1a2b", "block-cursor-text-style": "bold",
-        "block-cursor-blurred-background": "#e4e9ef", "footer-background": "#ece9e2", "footer-key-foreground": "#a84300",
-        "border": "#0b5cad", "border-blurred": "#b8bec8",
+        "passes": "#005faf", "fails": "#875f00", "unsure": "#5f00af", "quiet": "#585858", "recommended": "#005faf",
+        "fixed": "#005f00", "case": "#875f00",
+        "block-cursor-background": "#d7ffff", "block-cursor-foreground": "#000000", "block-cursor-text-style": "bold",
+        "block-cursor-blurred-background": "#f2f2f2", "footer-background": "#f2f2f2", "footer-key-foreground": "#875f00",
+        "border": "#005faf", "border-blurred": "#a8a8a8", "input-selection-background": "#d7ffff", "button-color-foreground": "#ffffff",
+        **scrollbars("#a8a8a8", "#ffffff"),
     },
 )  # fmt: skip
 ANSI = Theme(
@@ -84,6 +100,7 @@ ANSI = Theme(
     boost="ansi_default",
     variables={
         "passes": "ansi_bright_blue", "fails": "ansi_yellow", "unsure": "ansi_magenta", "quiet": "ansi_default",
+        "fixed": "ansi_green", "case": "ansi_yellow",
         # Reversed, as no ground is known on which each of the sixteen can be read.
         "recommended": "ansi_bright_blue", "block-cursor-background": "ansi_default", "block-cursor-foreground": "ansi_default",
         "block-cursor-text-style": "bold reverse", "answer-cursor-style": "reverse",

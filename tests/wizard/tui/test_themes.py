@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from rich.color import ColorType
+from rich.color import Color, ColorSystem, ColorType
 from rich.style import Style
 from textual.containers import Vertical
 from textual.widgets import Input
@@ -27,6 +27,7 @@ from .scripted import FakeSession, settle
 from .test_troubles import KINDS
 
 Make = Callable[..., Narrowdown]
+STEP = 10  # between two greys of a terminal with 256 colours
 LEAST = 4.5  # contrast of text that WCAG 2.1 asks for (1.4.3, level AA)
 CARDS = {
     "offer": ("w", "t", "m", "n", "l", "question_mark"),
@@ -107,6 +108,12 @@ def luminance(colour: Any) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
+def shift(colour: Color) -> int:
+    """By how much a terminal of 256 colours shows another one, of 255 in a channel."""
+    shown = colour.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+    return max(abs(a - b) for a, b in zip(colour.get_truecolor(), shown, strict=True))
+
+
 def contrast(style: Style) -> float:
     """Of a text against what lies behind it."""
     front, back = style.color, style.bgcolor
@@ -137,6 +144,7 @@ async def test_every_text_stands_out(session: FakeSession, make_app: Make, theme
     app = make_app(folder=None, entries=entries)
     app.theme = f"narrowdown-{theme}"
     faint: set[tuple[str, str, float]] = set()
+    mixed: set[tuple[str, str]] = set()
     seen = []
     async with app.run_test(size=(104, 60)) as pilot:
         async for name in everything(app, session, pilot):
@@ -145,8 +153,11 @@ async def test_every_text_stands_out(session: FakeSession, make_app: Make, theme
             for text, style in pieces(app):
                 if says_something(text) and contrast(style) < LEAST:
                     faint.add((name, text.strip(), round(contrast(style), 2)))
+                colours = (style.color, style.bgcolor) if text.strip() else (style.bgcolor,)
+                mixed |= {(name, c.name) for c in colours if c and shift(c) > STEP}
     assert not faint, "\n".join(map(str, sorted(faint)))
-    assert len(seen) == 8 + len(KINDS) + sum(map(len, CARDS.values()))
+    assert not mixed, sorted(mixed)
+    assert len(seen) == 7 + len(KINDS) + sum(map(len, CARDS.values()))
 
 
 @pytest.mark.slow
@@ -222,7 +233,17 @@ def test_colours_of_states_keep_apart_from_the_ground() -> None:
             "block-cursor-background",
             "block-cursor-blurred-background",
         ):
-            for word in ("foreground", "passes", "fails", "unsure", "quiet", "recommended"):
+            for word in (
+                "foreground",
+                "passes",
+                "fails",
+                "unsure",
+                "quiet",
+                "recommended",
+                "fixed",
+                "case",
+            ):
                 style = Style(color=named[word], bgcolor=named[ground])
                 assert contrast(style) >= LEAST, (theme.name, word, ground)
+        assert len({named[word] for word in ("fixed", "case", "quiet")}) == 3
         assert named["fails"] != named["passes"]
