@@ -32,11 +32,12 @@ def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
     from narrowdown.wizard.session import folder
     from narrowdown.wizard.session.naming import shared_names, telling_name, titles
+    from narrowdown.wizard.standing import group_families, stand
     from narrowdown.wizard.words import duration, elide, visible, write_json
 
     if sentence := folder.home_fault():
         raise Missing(sentence)
-    found = folder.list_sessions()
+    found = [stand(entry) for entry in folder.list_sessions()]
     if arguments.json:
         rows = [
             {
@@ -53,17 +54,16 @@ def sessions(arguments: argparse.Namespace) -> int:
         )
         return Exit.FOUND
     shared = shared_names(s.model for s in found)
-    for s in found:
+    for s, depth in group_families(found):
         reached = s.verdict.replace("-", " ") if s.end else s.verdict
-        state = (
-            s.problem or reached or (f"at '{titles().get(s.node, s.node)}'" if s.node else "begun")
-        )
-        held = "  open in another window" if s.holder else ""
+        at = s.problem or reached or (f"at '{titles().get(s.node, s.node)}'" if s.node else "begun")
+        held = ", open in another window" if s.holder else ""
         name, engine = (
             elide(visible(said), 32) for said in (telling_name(s.model, shared), s.engine)
         )
         print(
-            f"{visible(s.id):8} {name:32} {engine:32} {duration(s.age)} ago  {visible(elide(state, 100))}{held}"
+            f"{'  ' * depth}{visible(s.id):8} {name:32} {engine:32} {duration(s.age)} ago  {s.state}{held}  "
+            f"{visible(elide(at, 100))}"
         )
     return Exit.FOUND
 

@@ -7,6 +7,7 @@ from typing import Any
 from narrowdown.wizard.report import picture
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Typed, list_sections
+from narrowdown.wizard.standing import choose_tone
 from narrowdown.wizard.words import BEFORE_UNIT, TEXT, WORD, elide, show_name, visible
 
 NO_BREAK = "\u00a0"
@@ -16,7 +17,12 @@ def to_html(report: Report) -> str:
     """The page. Text from models and logs is escaped by the template engine; only our own SVG is
     put in as markup."""
     page: str = read_template().render(
-        report=report, sections=list_sections(report), drawn=_draw(report)
+        report=report,
+        sections=list_sections(report),
+        drawn=_draw(report),
+        tone=choose_tone(
+            report.verdict, holds=report.workaround is None or report.workaround.holds
+        ),
     )
     return page + "\n"
 

@@ -91,6 +91,8 @@ class Summary(msgspec.Struct, frozen=True):
     age: float = 0.0
     holder: str = ""
     problem: str = ""
+    state: str = ""  # starting, waiting, running, paused, stopped, ended or unreadable
+    parent: str = ""  # id of the session that it goes on from
 
 
 def home() -> Path:
@@ -418,6 +420,7 @@ def summary(folder: Path) -> Summary:
         verdict=_verdict(folder, about, state.end) if state.end else said,
         end=state.end,
         exit_code=closed.exit_code if closed else None,
+        parent=state.taken_from,
         age=max(0.0, time.time() - (state.last or about.created)),
     )
 

@@ -18,6 +18,7 @@ from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.standing import stand
 
 
 class Sessions:
@@ -44,7 +45,8 @@ class Sessions:
         opened here, before them."""
         found = folders.list_sessions()
         listed = {entry.path for entry in found}
-        return [*(folders.summary(folder) for folder in also if folder not in listed), *found]
+        own = (folders.summary(folder) for folder in also if folder not in listed)
+        return [*map(stand, own), *map(stand, found)]
 
     @property
     def executor(self) -> str:

@@ -13,6 +13,7 @@ from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.standing import name_standing
 from narrowdown.wizard.tui.board import Hunt
 from narrowdown.wizard.tui.sight import Sight
 
@@ -93,6 +94,19 @@ class Scene(msgspec.Struct, frozen=True):
         if here and here.status == "running":
             return "running"
         return "starting"
+
+    @property
+    def standing(self) -> str:
+        """Where the session stands, in one word."""
+        phase = self.face if self.alive else ""
+        return name_standing(ended=bool(self.state.end), phase=phase, paused=self.work.paused)
+
+    @property
+    def worked(self) -> float:
+        """Seconds in which steps ran."""
+        running = self.face == "running" and self.hunt.began
+        now = max(0.0, self.now - self.hunt.began) if running else 0.0
+        return sum(visit.seconds for visit in self.state.route) + now
 
     @property
     def node(self) -> str:

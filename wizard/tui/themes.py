@@ -58,7 +58,8 @@ DARK = Theme(
         "fixed": "#5fd787", "case": "#ffaf00",
         "block-cursor-background": "#000087", "block-cursor-foreground": "#ffffff", "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#303030", "footer-background": "#303030", "footer-key-foreground": "#ffaf5f",
-        "border": "#5fafff", "border-blurred": "#585858", "input-selection-background": "#000087", "button-color-foreground": "#1c1c1c",
+        "border": "#5fafff", "border-blurred": "#585858", "input-selection-background": "#000087",
+        "button-color-foreground": "#1c1c1c",
         **scrollbars("#585858", "#1c1c1c"),
     },
 )  # fmt: skip
@@ -80,7 +81,8 @@ LIGHT = Theme(
         "fixed": "#005f00", "case": "#875f00",
         "block-cursor-background": "#d7ffff", "block-cursor-foreground": "#000000", "block-cursor-text-style": "bold",
         "block-cursor-blurred-background": "#f2f2f2", "footer-background": "#f2f2f2", "footer-key-foreground": "#875f00",
-        "border": "#005faf", "border-blurred": "#a8a8a8", "input-selection-background": "#d7ffff", "button-color-foreground": "#ffffff",
+        "border": "#005faf", "border-blurred": "#a8a8a8", "input-selection-background": "#d7ffff",
+        "button-color-foreground": "#ffffff",
         **scrollbars("#a8a8a8", "#ffffff"),
     },
 )  # fmt: skip

@@ -17,6 +17,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.folder import Summary
+from narrowdown.wizard.standing import stand
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
@@ -220,7 +221,7 @@ class FakeLibrary:
         self.tried: list[str] = []
 
     def entries(self, also: Iterable[Path] = ()) -> Sequence[Summary]:
-        return self.listed
+        return [stand(entry) for entry in self.listed]
 
     executor = LOCAL
 

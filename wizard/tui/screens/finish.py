@@ -11,6 +11,7 @@ from narrowdown.wizard.report.hand_on import Deed
 from narrowdown.wizard.report.sections import list_culprits, tell_workaround
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.session.following import offer
+from narrowdown.wizard.standing import choose_tone
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.ending import (
     effect,
@@ -22,10 +23,10 @@ from narrowdown.wizard.tui.ending import (
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen
-from narrowdown.wizard.tui.widgets.finish import Journey, ReportText, Todos
+from narrowdown.wizard.tui.widgets.finish import Banner, Journey, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
-from narrowdown.wizard.tui.widgets.route import Crumb, Route
+from narrowdown.wizard.tui.widgets.route import Route
 
 
 class FinishScreen(SessionScreen):
@@ -41,13 +42,13 @@ class FinishScreen(SessionScreen):
 
     def content(self) -> ComposeResult:
         told = self.host.fill_in_keys
-        yield Crumb(id="crumb")
         with Horizontal(id="body"):
             with VerticalScroll(id="rail", can_focus=False):
                 yield Route(id="route")
             with Vertical(id="centre"), VerticalScroll(id="page"):
+                yield Banner(id="banner")
                 yield Panel(
-                    "",
+                    "What was found",
                     Text(id="result"),
                     Text(id="effect"),
                     Text(id="end-explain", classes="quiet"),
@@ -79,15 +80,13 @@ class FinishScreen(SessionScreen):
         state, end = scene.state, scene.flow.ends.get(scene.state.end)
         if not state.end:
             return
-        self.query_one("#route", Route).tell(
-            (scene.flow, state.route, state.end, "the end of the route")
-        )
-        self.query_one("#crumb", Crumb).tell((scene.flow, state.route, state.end))
+        self.query_one("#route", Route).tell((scene.flow, state.route, state.end, scene.standing))
         verdict = end.verdict if end else ""
-        self.query_one("#verdict-panel", Panel).name_it(
-            end.title if end else state.end, verdict.replace("-", " ")
-        )
         said = report(scene)
+        holds = said.workaround is None or said.workaround.holds
+        title_ = end.title if end else state.end
+        named = "" if verdict == "done" else verdict.replace("-", " ")
+        self.query_one("#banner", Banner).tell((title_, named, choose_tone(verdict, holds=holds)))
         self.query_one("#result", Text).show("\n\n".join(say_found(said)), "bold")
         self.query_one("#effect", Text).show(effect(said))
         self.query_one("#end-explain", Text).show(end.explain if end else "")

@@ -61,20 +61,20 @@ class TitleLine(Lines[Scene | None]):
     def lines(self, width: int) -> list[Content]:
         if self._told is None:
             return [Content()]
-        scene, state, g = self._told, self._told.state, self.glyphs
+        scene, g = self._told, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
-        right = f"session {scene.id}"
-        waits = scene.face not in ("running", "ended") or (
-            scene.work.paused and scene.face == "running"
-        )
-        if state.opened and width >= 70 and not waits:  # elsewhere it would stand still
-            right += f" {g.dot} {duration(max(0.0, (state.last if state.end else scene.now or state.last) - state.opened))}"
-        paused = "  paused" if scene.work.paused and scene.alive else ""
-        right = elide(right, max(10, width // 2 - len(paused)), g.ellipsis)
+        stands = scene.standing
+        style = "bold $fails" if stands in ("paused", "stopped") else "$quiet"
+        # While it is paused nobody knows how much of the running step was work.
+        shown = scene.worked > 0 and width >= 70 and stands != "paused"
+        clock = f" {g.dot} {duration(scene.worked)}" if shown else ""
+        named = elide(f"session {scene.id}", max(10, width // 3), g.ellipsis) + f" {g.dot} "
+        room = width - Content(named + stands + clock).cell_length
         left = f"{model} {g.dot} {scene.problem.engine} against {scene.problem.reference}"
-        left = elide(left, max(4, width - len(right) - len(paused) - 2), g.ellipsis)
-        gap = " " * max(1, width - Content(left + right).cell_length - len(paused))
-        return [row([(left, "bold"), (gap, ""), (right, "$quiet"), (paused, "bold $fails")])]
+        left = elide(left, max(4, room - 2), g.ellipsis)
+        gap = " " * max(1, room - Content(left).cell_length)
+        said = [(named, "$quiet"), (stands, style), (clock, "$quiet")]
+        return [row([(left, "bold"), (gap, ""), *said])]
 
 
 def _read_log(scene: Scene, key: str) -> tuple[tuple[str, ...], str] | None:

@@ -18,6 +18,7 @@ from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.session import naming
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.session.naming import shared_names, telling_name
+from narrowdown.wizard.standing import choose_tone, group_families
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.host import Hosted
 from narrowdown.wizard.tui.literal import clean, elide, fit
@@ -31,6 +32,7 @@ ABOUT = (
     "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
 )
 NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
+DEEPEST = 5  # steps that a line is moved in at most, below the session that it goes on from
 REFRESH = 5.0  # seconds between two looks at what others change: the folder, whether the terminal is there
 
 
@@ -108,6 +110,7 @@ class SessionsScreen(Hosted):
         super().__init__()
         self._all: tuple[Summary, ...] = ()  # as they were listed last
         self._entries: tuple[Summary, ...] = ()  # those shown, in their order
+        self._depths: dict[Path, int] = {}  # how far below the session that it goes on from
         self._shared: frozenset[str] = frozenset()
         self._wanted = ""
         self._fresh = True  # the next list may be in another order
@@ -182,6 +185,9 @@ class SessionsScreen(Hosted):
         self._all, self._shared = entries, shared_names(entry.model for entry in entries)
         before = [entry.path for entry in self._entries]
         entries = arranged(kept(entries, self._wanted), () if self._fresh else before)
+        families = group_families(entries)
+        entries = tuple(entry for entry, _ in families)
+        self._depths = {entry.path: min(depth, DEEPEST) for entry, depth in families}
         self._fresh = False
         self._say_what_is_shown(entries, problem)
         at = self._left or (self.chosen.path if self.chosen else None)
@@ -231,28 +237,24 @@ class SessionsScreen(Hosted):
         if entry.problem:
             reached, style = entry.problem, "$fails"
         elif entry.end:
-            reached, style = entry.verdict.replace("-", " "), "$recommended"
+            reached, style = entry.verdict.replace("-", " "), f"${choose_tone(entry.verdict)}"
         else:
             at = naming.titles().get(entry.node, entry.node) or "not begun"
             reached, style = f"{at}  {entry.verdict}".rstrip(), ""
-        state = "unreadable" if entry.problem else "ended" if entry.end else "paused"
-        held = (
-            state
-            if not entry.holder
-            else "open here"
-            if self.host.opened(entry.path)
-            else "open in another window"
-        )
+        where = "open here" if self.host.opened(entry.path) else "open in another window"
+        held = f"{entry.state}, {where}" if entry.holder else entry.state
         age, held = f"  {ago(entry.age)}", f"  {held}"
+        depth = self._depths.get(entry.path, 0)
+        below, space = "  " * (depth - 1) + "└ " if depth else "", "  " * depth
         first = fit(
-            elide(f"{entry.id}  {model}  {entry.engine}", width - len(age), mark),
+            elide(f"{below}{entry.id}  {model}  {entry.engine}", width - len(age), mark),
             width - len(age),
             mark,
         )
-        room = max(8, width - len(held) - 2)
+        room = max(8, width - len(held) - 2 - len(space))
         return Content("\n").join([
             row([(first, "bold"), (age, "$quiet")]),
-            row([("  ", ""), (begin(reached, room, mark), style), (held, "$quiet")]),
+            row([(f"  {space}", ""), (begin(reached, room, mark), style), (held, "$quiet")]),
         ])  # fmt: skip
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002

@@ -3,6 +3,7 @@ share."""
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from narrowdown.wizard.flow.model import Flow, title
@@ -20,10 +21,13 @@ from narrowdown.wizard.report.sections import (
     Table,
 )
 from narrowdown.wizard.session.state import Visit
+from narrowdown.wizard.standing import Tone
 from narrowdown.wizard.tui.literal import elide, fit, literal
 from narrowdown.wizard.tui.scene import answer_text, chosen_freely
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, row, wrap
 from narrowdown.wizard.words import NAME, count, duration, listing
+
+TALL = 32  # rows of a terminal that is tall, as in the style sheet
 
 
 class ReportText(Lines[Sequence[Section]]):
@@ -78,6 +82,24 @@ def say_cell(cell: Cell) -> str:
         case Name():
             return elide(cell, NAME)
     return cell
+
+
+class Banner(Lines[tuple[str, str, Tone]]):
+    """The verdict over the whole width, in its colour: three rows where there are many, else one.
+    What ended it stands on the left, the verdict's name on the right."""
+
+    _told = ("", "", "quiet")
+
+    def lines(self, width: int) -> list[Content]:
+        title, verdict, tone = self._told
+        style = f"bold reverse ${tone}"
+        room = max(1, width - 2)
+        rows = literal(title).wrap(room)
+        last = rows[-1].plain if rows else ""
+        if verdict and cell_len(last) + cell_len(verdict) + 2 <= room:
+            rows[-1:] = [literal(last + " " * (room - cell_len(last + verdict)) + verdict)]
+        edge = [Content()] if self.app.size.height >= TALL else []
+        return [row([(fit(f" {one.plain}", width), style)]) for one in (*edge, *rows, *edge)]
 
 
 class Todos(Lines[Sequence[Deed]]):
