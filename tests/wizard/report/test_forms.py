@@ -816,7 +816,7 @@ def test_its_colors_can_be_told_apart(scheme: int) -> None:
     """WCAG AA: 4.5 for text on what lies behind it, 3 for what a picture is read by."""
     found = re.findall(r":root \{([^}]*)\}", to_html(report("block")))[scheme]
     color = dict(re.findall(r"--(\w+): (#[0-9a-f]+);", found))
-    for text in ("ink", "soft", "accent"):
+    for text in ("ink", "soft", "fixed", "case"):  # and what is written on their ground
         for behind in ("paper", "panel"):
             assert contrast(color[text], color[behind]) >= 4.5, (text, behind)
     for tile in ("ink", "good", "bad"):  # with a letter on it
