@@ -248,9 +248,7 @@ def _other(before: Signature, after: Signature | None, m: Measurement) -> str:
     other = say_other(before, after, m)
     if other or after is None:
         return other or "passes"
-    if not before.outputs:  # it is none of outputs
-        return ""
-    if not set(before.outputs) & set(after.outputs):
+    if before.outputs and not set(before.outputs) & set(after.outputs):
         return "is wrong at other outputs"
     if after.error * ALIKE < before.error:
         return f"is {wrong_by(after.error, after.metric)} where it was {wrong_by(before.error, before.metric)}"
