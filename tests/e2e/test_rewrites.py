@@ -66,7 +66,7 @@ def test_the_page_does_what_it_says(
     timed = step(capsys, 0, *shown[3].words[3:])
     rows = {row["rewrite"]: row for row in timed["rewrites"] if row["verdict"] == "cures"}
     assert set(rows) == set(APART), "the page tells what a run with each of them takes"
-    assert all(row["seconds"] > 0 and row["before"] > 0 for row in rows.values())
+    assert all("a run takes about" in row["tried"] for row in rows.values())
 
 
 @pytest.mark.slow
