@@ -29,7 +29,7 @@ def identity_model(model: StoredModel) -> Cut:
                 helper.make_node("Identity", [info.name], [handed_on.name], handed_on.name)
             )
     if not outputs:
-        raise ModelProblem("The model has no input that could be handed on.")
+        raise ModelProblem("The model has no input that could be returned as it is.")
     return _as_cut(model, result, outputs)
 
 

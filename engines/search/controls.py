@@ -47,7 +47,7 @@ def find_helpless(model: WholeModel) -> Sub[str]:
     words = last_words(last)
     return (
         f"It does not pass {failed} either, so its failing says nothing about this model. Run it by hand on a "
-        "model that you trust; it gets few variables of your environment (--pass-env NAME hands on one that it needs). "
+        "model that you trust; it gets few variables of your environment (--pass-env NAME passes on one that it needs). "
         + (f"It last printed: {words}" if words else "It printed nothing.")
     )
 

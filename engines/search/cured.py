@@ -181,9 +181,9 @@ def is_infinite(findings: Findings) -> bool:
 
 
 def count_right_without(oracle: Oracle, accused: frozenset[int]) -> Sub[tuple[int, int]]:
-    """How many of so many given samples are right with what is accused in FP32 and nothing else;
+    """How many of so many given samples are right with the found nodes in FP32 and nothing else;
     (-1, 0) where it does not run so. What fails on nearly nothing is not counted."""
-    yield Note(f"with the {len(accused)} nodes that are accused in FP32, and nothing else")
+    yield Note(f"with the {len(accused)} nodes found so far in FP32, and nothing else")
     m: Measurement = yield from oracle.feed(oracle.feeds, keep=accused)
     if m.status != "ok":
         return -1, 0

@@ -143,7 +143,7 @@ def _nudge(
         nudge=draw.part,
         runs=draw.runs,
         attempt=draw.attempt,
-        note=f"how far does the last place of the {draw.part} move the outputs?",
+        note=f"how much do the outputs change when the {draw.part} change by one rounding step?",
     )
     m, reached = off.measurement, dict[str, float]()
     results = [r for run in m.each_run for r in run if m.status == "ok"]

@@ -40,7 +40,7 @@ _CHANGED = (
 REWRITES = (
     Rewrite(
         "drop-identity",
-        "nodes that hand on what they are given are taken out",
+        "nodes that return what they are given are taken out",
         ("Transpose", "Identity", "Cast", "Pad"),
         "exact: they move, change and add nothing",
     ),
@@ -72,7 +72,7 @@ REWRITES = (
     ),
     Rewrite(
         "unfuse-functions",
-        "accused operators that ONNX defines by others are written as these",
+        "operators found at fault that ONNX defines by others are written as these",
         (
             "Attention",
             "Gelu",
@@ -116,7 +116,7 @@ REWRITES = (
     ),
     Rewrite(
         BARRIER,
-        "the fewest inner tensors that cure it are outputs too, so that the engine does not join layers across them",
+        "the fewest inner tensors that fix it are outputs too, so that the engine does not join layers across them",
         (),
         "exact: no node changes",
         thing="tensor",
@@ -125,7 +125,7 @@ REWRITES = (
     ),
     Rewrite(
         WRAP_RESHAPE,
-        "the fewest inner tensors that cure it are laid flat and brought back to their shape, so that the engine does not join "
+        "the fewest inner tensors that fix it are laid flat and brought back to their shape, so that the engine does not join "
         "layers across them",
         (),
         "exact: the values are not touched",
@@ -135,13 +135,13 @@ REWRITES = (
     ),
     Rewrite(
         WRAP_MAX,
-        "the fewest inner tensors that cure it go through a Max of themselves, so that the engine does not join layers across "
+        "the fewest inner tensors that fix it go through a Max of themselves, so that the engine does not join layers across "
         "them",
         (),
         "exact: the greater of a number and itself is that number",
         thing="tensor",
         done="wrapped",
-        cures="{names} is handed on by a Max of itself, so that the engine joins no layers there",
+        cures="{names} goes through a Max of itself, so that the engine joins no layers there",
     ),
 )
 

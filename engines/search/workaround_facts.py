@@ -19,12 +19,9 @@ NEAR = 2  # steps along the graph: what a culprit's nodes feed and read is cured
 # behind it.
 UNCALIBRATED = (
     ", if these did not calibrate the model. What calibrated it counts for nothing, as its ranges were measured on that: give "
-    "samples that it has not seen (--inputs)."
+    "others (--inputs)."
 )
-CALIBRATED = (
-    "Samples that calibrated the model count for nothing, as its ranges were measured on them: give some that it has not seen "
-    "(--inputs)."
-)
+CALIBRATED = "Samples that calibrated the model count for nothing, as its ranges were measured on them: give others (--inputs)."
 
 
 class Cure(msgspec.Struct, frozen=True):
@@ -106,8 +103,8 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
 
 
 def is_known(findings: Findings, cure: Workaround) -> bool:
-    """Whether one may say that it works and why: the cause is known and lies where the cure is, it
-    was made on real samples, and others are right, too."""
+    """Whether one may say that it works and why: the cause is known and lies where the cure is, its
+    tuning samples are real, and held-out ones pass, too."""
     return cure.holds and all(fact.firm for fact in list_facts(findings, cure))
 
 
@@ -125,11 +122,11 @@ def _tell_cause(findings: Findings) -> Fact:
 
 
 def _tell_place(findings: Findings, cure: Workaround) -> Fact:
-    """Of nodes that cure and lie outside of what is accused."""
+    """Of kept nodes that are not among the nodes found."""
     many, ok, n = len(cure.outside), cure.accused_ok, cure.accused_n
     joined = cure.unseen is not None and cure.unseen.joined
-    where = f"{many} of the {len(cure.keep_names)} nodes that cure lie outside of what is accused ({join_some(cure.outside)})"
-    tried = f" With what is accused alone {ok} of {n} given samples are right." if n else ""
+    where = f"{many} of the {len(cure.keep_names)} kept nodes are not among the nodes found so far ({join_some(cure.outside)})"
+    tried = f" With the found nodes alone {ok} of {n} given samples pass." if n else ""
     right = ok == n > 0
     return _first(
         (not many, "", True),
@@ -141,17 +138,18 @@ def _tell_place(findings: Findings, cure: Workaround) -> Fact:
 
 
 def _tell_tuning(cure: Workaround, *, real: bool) -> Fact:
-    """How it does on what it was made on."""
+    """How it does on tuning samples."""
     what = f"{cure.samples_n} {'sample' if cure.samples_n == 1 else 'samples'}"
     joined = cure.unseen.joined if cure.unseen else 0
     more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
-    made_up = f"It was made on {what} of made-up inputs{more}; real ones were not given."
+    verb = "passes" if cure.samples_ok == 1 else "pass"
+    made_up = f"The tuning samples are {what} of made-up inputs{more}; real ones were not given."
     return _first(
         (not cure.samples_n, "No tuning sample tells whether it is right.", False),
         (not real, made_up, False),
         (
             True,
-            f"It was made on {what}{more}: right on {cure.samples_ok}.",
+            f"{cure.samples_ok} of {cure.samples_n} tuning samples {verb}{more}.",
             cure.samples_ok == cure.samples_n,
         ),
     )
@@ -168,14 +166,14 @@ def _tell_held_out(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     """How it does on others."""
     loose = _tell_loose(unseen.undetermined)
     if not unseen.n:
-        return Fact("It was tried on no other samples that tell.", False), loose
+        return Fact("No held-out sample tells whether it is right.", False), loose
     made = unseen.n - unseen.given
-    near = f"made {'near yours' if real else 'up like these'}"
-    which = f", {unseen.given} of yours and {made} {near}"
+    near = "generated near yours" if real else "made up like these"
+    which = f"{unseen.given} yours, {made} {near}"
     if not made or not unseen.given:
-        which = f", all {near}" if made else " of yours"
+        which = f"all {near}" if made else "all yours"
     bare = f" Without it {unseen.plain} of these {'fails' if unseen.plain == 1 else 'fail'}."
-    tried = f"It was tried on {unseen.n} others{which}: right on {unseen.ok}.{bare}"
+    tried = f"{unseen.ok} of {unseen.n} held-out samples pass ({which}).{bare}"
     none = "Not one of these fails without it, so they say little of it."
     chance = "So few fail without it that what it does for others may be chance: give more samples."
     return (

@@ -51,10 +51,11 @@ OF_THE_VERDICT = {
     "and whole numbers must be equal (--metric max_abs --tolerance VALUE allows some difference).",
     "slight": "{failing} of {samples} samples {fail}, only on values that are nearly nothing. The worst is {sample}, {off}: "
     "{output} is at most {absmax:.3g} there, and up to {largest:.3g} on other samples, of which that error is {part}. Only you "
-    "know how exact so small a value has to be, so it is called neither right nor wrong. Say how far any value may be off "
+    "know how exact so small a value has to be, so it is too close to call. Say how far any value may be off "
     "(--metric max_abs --tolerance VALUE), or each in proportion to itself (--tolerance VALUE).",
-    "noise": "{output} is {off} on {sample}; one unit in the last place of the {what} moves it by {moves} on the reference "
-    "itself. So it is not determined to what is allowed ({allowed}), and no node is at fault. Judge it by what matters to you: "
+    "noise": "{output} is {off} on {sample}; changing the {what} by one rounding step moves it by {moves} on the "
+    "reference itself. So it is not determined to what is allowed ({allowed}), and no node is at fault. Judge it by what "
+    "matters to you: "
     "a tolerance above that, an absolute one (--metric max_abs --tolerance VALUE), other samples; or compute that part of the "
     "model in float64.",
 }
@@ -254,15 +255,15 @@ OF_THE_REFERENCE: dict[Standing, str] = {
     "differs ({distance}), far more than rounding makes. So whether it is right cannot be told.{parting} {third}",
     "alone": "{judge} alone differs from the reference ({distance}) and nobody else could be asked: it may be the wrong "
     "one itself, and was left out. {third}",
-    "rounding": "{judge} and {other} agree against {reference} ({distance}), and one unit in the last place moves "
+    "rounding": "{judge} and {other} agree against {reference} ({distance}), and one rounding step moves "
     "{reference} by {moves} itself{undetermined}.",
     "open": "{reference}, {judge} and {other} differ from one another by up to {spread} and no two of them "
     "agree{undetermined}.",
     "model-right": "The model itself is right: {judge} gives the golden outputs ({distance}). The search goes on against it.",
-    "export": "The model is not what the golden outputs were recorded of: {judge} differs from them ({distance}), and the "
+    "export": "The exported ONNX differs from the golden outputs: {judge} differs from them ({distance}), and the "
     "engine computes the model as {judge} does ({apart} between the two).{too}{parting} "
     "Export it again, or look at what preprocessing and weights the recording used.",
-    "both": "The model itself is not what the golden outputs say, either: {judge} differs from them ({distance}).{too}"
+    "both": "The exported ONNX differs from the golden outputs, too: {judge} differs from them ({distance}).{too}"
     "{parting} That is the export's fault; what the engine does beside it is searched for against {judge}.",
     "unmeasured": "{judge} was held against the golden outputs ({distance}), and how far the engine is from it could not be "
     "measured. {why}",

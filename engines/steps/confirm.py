@@ -292,7 +292,7 @@ def _message(
     also = ""
     if standing == "wide":
         many = f"{len(seen.culprit.case.nodes)} of {of}"
-        also = f" That is most of the model ({many}), so nobody is accused of what is left: it adds up."
+        also = f" That is most of the model ({many}), so no node is blamed for what is left: it adds up."
     elif standing == "known":
         also = " This case was found before: patching it did not make the rest pass."
     elif without.left.still:

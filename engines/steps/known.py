@@ -171,7 +171,7 @@ def hold_trigger(ctx: StepContext, bug: Bug, row: KnownRow) -> Sub[KnownRow]:
             does = "passes" if shown == "passes" else "fails, too"
             against.append(f"with {say_variant(bug.make, variant)} it {does}")
     fires, beside = done["fails"], done["passes"]
-    counted = f"fires in {sum(fires)} of {len(fires)} variants, not in {sum(beside)} of {len(beside)} beside it"
+    counted = f"fails in {sum(fires)} of {len(fires)} variants, not in {sum(beside)} of {len(beside)} beside it"
     return msgspec.structs.replace(
         row,
         trigger=counted if fires or beside else "",
@@ -258,7 +258,7 @@ def _say_doubt(row: KnownRow) -> str:
         (row.shown == "not run", " Whether it shows here could not be tried."),
         (
             row.holds,
-            " That bug shows here, and switching off what breaks it there does not cure this model.",
+            " That bug shows here, and switching off what breaks it there does not fix this model.",
         ),
         (
             row.against,
@@ -290,6 +290,6 @@ SPEC = StepSpec(
         "says": "what is known of it",
         "alike": "bugs that it looks like",
         "confirmed": "of these show here",
-        "trigger": "when it fires",
+        "trigger": "when it fails",
     },
 )

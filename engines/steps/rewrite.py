@@ -1,4 +1,4 @@
-"""rewrite: does the model come right when it is written otherwise? Each rewrite is tried, held to
+"""rewrite: does the model work when it is written otherwise? Each rewrite is tried, held to
 the reference, and priced."""
 
 from functools import partial
@@ -41,7 +41,7 @@ from narrowdown.engines.steps.prepare import prepare_findings
 class RewriteOutcome(CureOutcome, frozen=True, kw_only=True):
     # cures: one makes every sample pass
     verdict: Literal["cures", "none", "passes", "unresolved"] = "unresolved"
-    rewrite: str = ""  # the one that cures
+    rewrite: str = ""  # the one that works
     what: str = ""  # what is done, in words
     changed: int = 0  # nodes that it changes
     tried: int = 0  # rewrites that found something to do
@@ -71,7 +71,7 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     if findings.signature is None:
         return Finish(
             RewriteOutcome(
-                verdict="passes", message="The model passes here, so nothing is to be cured."
+                verdict="passes", message="The model passes here, so there is nothing to fix."
             ),
             findings,
         )
@@ -223,7 +223,7 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: 
         (kept, f" The other way keeps {kept} nodes in FP32{costs}."),
     )
     return (
-        f"It comes right where {what}: {say_tried(cure)}; "
+        f"It works where {what}: {say_tried(cure)}; "
         f"{say_most(cure.error, rule)}. {one.proof[:1].upper()}{one.proof[1:]}."
         f"{''.join(text for holds, text in more if holds)}"
     )

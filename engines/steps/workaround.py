@@ -63,7 +63,7 @@ class WorkaroundOutcome(CureOutcome, frozen=True, kw_only=True):
     elsewhere: int = 0  # given samples of which that is not so
     unseen_failing: int = 0  # held-out samples that fail without it
     known: bool = False  # it holds, the cause is known, and real held-out samples show it
-    outside: str = ""  # nodes that cure and lie beyond what is accused
+    outside: str = ""  # kept nodes that are not among the found ones
     # samples that are right with the accused nodes in FP32 and nothing else
     accused_ok: int | None = None
     cause: str = "unknown"
@@ -172,8 +172,8 @@ def _prefer_known(ask: Inquiry, cure: Cure) -> Cure:
 
 
 def _look_at_accused(ask: Inquiry, cure: Cure) -> Sub[Cure]:
-    """The cure with the nodes that it leaves near the end of FP16, and those that it keeps beyond
-    what is accused; where there are some, with what the accused nodes cure alone."""
+    """The cure with the nodes that it leaves near the end of FP16, and those that it keeps beside
+    the found ones; where there are some, with what the found nodes do alone."""
     chosen, findings, oracle = cure.workaround, ask.findings, make_oracle(ask)
     if chosen is None or chosen.kind != "precision":
         return cure
@@ -182,7 +182,7 @@ def _look_at_accused(ask: Inquiry, cure: Cure) -> Sub[Cure]:
     ok, n, said = -1, 0, ""
     if outside:
         ok, n = yield from count_right_without(oracle, find_accused(findings))
-        said = f" With what is accused in FP32 alone it is right on {ok} of {n}." if ok < n else ""
+        said = f" With the found nodes alone in FP32 it is right on {ok} of {n}." if ok < n else ""
     close: tuple[Close, ...] = yield from list_close(oracle, keep, find_accused(findings))
     chosen = msgspec.structs.replace(
         chosen, outside=ask.index.names(outside), accused_ok=ok, accused_n=n, close=close
@@ -325,7 +325,7 @@ SPEC = StepSpec(
         "kind": "kind of change",
         "what": "workaround",
         "culprits": "culprits so far",
-        "accused_ok": "right with what is accused in FP32 alone",
+        "accused_ok": "right with the found nodes alone in FP32",
     },
     json=kept_json,
 )

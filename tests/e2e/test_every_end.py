@@ -87,7 +87,7 @@ ENDS = [
     ),
     End(
         "not-determined", "not-determined", 15, not_determined,
-        ("one unit in the last place of the inputs moves it by", "no node is at fault", "--metric max_abs"),
+        ("changing the inputs by one rounding step moves it by", "no node is at fault", "--metric max_abs"),
         "Not determined to this tolerance",
     ),
     End(

@@ -150,7 +150,7 @@ def _say_changes(probe: Measure) -> list[str]:
         rewritten,
         forced,
         f"watching {watched}" if probe.marks else "",
-        f"the last place of its {probe.nudge} moved" if probe.nudge else "",
+        f"its {probe.nudge} moved by one rounding step" if probe.nudge else "",
         f"{probe.runs} runs" if probe.runs > 1 else "",
         f"time {probe.attempt + 1}" if probe.attempt else "",
     ]

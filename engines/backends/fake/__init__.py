@@ -32,7 +32,7 @@ DECLARATION = Declaration(
         Option("seed", "int", 1, "Of the draws.", least=0),
         Option(
             "marks", "str", "keep",
-            "What cures the fault: nothing; any observed tensor; split: an output of the model between its nodes; "
+            "What fixes the fault: nothing; any observed tensor; split: an output of the model between its nodes; "
             "parted: another node between them.",
             ("keep", "cure", "split", "parted"),
         ),

@@ -172,7 +172,7 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
     return recipes if providers == [PROVIDERS["cpu"]] and not plug_in else recipes[:1]
 
 
-_BESIDE = "measured with this, which is not the cure"
+_BESIDE = "measured with this, which is not the fix"
 _USUAL = {"optimization": "all", "threads": 0, "inter_threads": 0}  # ONNX Runtime's own
 
 

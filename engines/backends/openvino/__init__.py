@@ -38,7 +38,7 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
     config = _unite(told[option] for option, reason in why.items() if reason != "measured")
     beside = _unite(told[option] for option, reason in why.items() if reason == "measured")
     text = ["import openvino", ""]
-    text += [f"# measured with this, which is not the cure: {beside!a}"] if beside else []
+    text += [f"# measured with this, which is not the fix: {beside!a}"] if beside else []
     said = ", ".join(
         f"{each!a}"
         for each in (cure.file or "model.onnx", name_device(found.chosen["device"]), config)

@@ -110,7 +110,7 @@ def test_nobody_innocent_is_accused_and_what_cures_is_accused_or_said_to_be_open
     assert cure is not None
     if set(added) - accused(findings) and cure.outside:
         assert any(
-            not f.firm and "outside of what is accused" in f.text
+            not f.firm and "among the nodes found so far" in f.text
             for f in list_facts(findings, cure)
         )
 
@@ -123,7 +123,7 @@ def test_what_cures_beyond_what_is_accused_is_told_with_what_the_accused_cure() 
     assert done.outcome.holds
     assert done.outcome.outside == "n1"
     assert done.outcome.accused_ok == 0
-    assert "With what is accused in FP32 alone it is right on 0 of " in done.outcome.message
+    assert "With the found nodes alone in FP32 it is right on 0 of " in done.outcome.message
     assert not done.outcome.known
 
 
@@ -194,7 +194,7 @@ CURE = Workaround(
         (
             {"accused_ok": 1, "accused_n": 2},
             {},
-            "something else is wrong there, too. With what is accused alone 1 of 2",
+            "something else is wrong there, too. With the found nodes alone 1 of 2",
             False,
         ),
         (
@@ -210,7 +210,7 @@ def test_what_is_said_of_nodes_that_cure_beyond_what_is_accused(
     known: dict[str, Any], found: dict[str, Any], says: str, firm: bool
 ) -> None:
     facts = list_facts(Findings(criterion=RULE, **found), msgspec.structs.replace(CURE, **known))
-    said = next(f for f in facts if "outside of what is accused" in f.text)
+    said = next(f for f in facts if "among the nodes found so far" in f.text)
     assert says in said.text
     assert said.firm == firm
 

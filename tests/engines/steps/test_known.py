@@ -117,7 +117,7 @@ def walk(
     [
         (1.0, 0.0, "known", "It is a known bug, microsoft/onnxruntime#18136"),
         (0.0, 0.0, "looks-like", "passes here"),
-        (1.0, 1.0, "looks-like", "does not cure this model"),
+        (1.0, 1.0, "looks-like", "does not fix this model"),
     ],
 )
 def test_it_is_called_known_where_it_shows_here_and_its_switch_cures(
@@ -133,7 +133,7 @@ def test_it_is_called_known_where_it_shows_here_and_its_switch_cures(
 @pytest.mark.parametrize(
     ("fires", "beside", "verdict", "said"),
     [
-        (1.0, 0.0, "known", "Its small model fires in 5 of 5 variants, not in 4 of 4 beside it."),
+        (1.0, 0.0, "known", "Its small model fails in 5 of 5 variants, not in 4 of 4 beside it."),
         (
             0.0,
             0.0,
@@ -162,7 +162,7 @@ def test_it_is_called_known_only_where_its_own_trigger_holds(
 def test_a_variant_that_the_engine_does_not_run_is_no_answer() -> None:
     outcome = walk(shown=1.0, cured=0.0, dying=2)
     assert outcome.verdict == "known"
-    assert outcome.trigger == "fires in 3 of 3 variants, not in 4 of 4 beside it"
+    assert outcome.trigger == "fails in 3 of 3 variants, not in 4 of 4 beside it"
 
 
 def test_without_a_trigger_in_the_table_it_only_looks_like_it() -> None:

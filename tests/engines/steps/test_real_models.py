@@ -169,7 +169,7 @@ def test_digits_that_fp32_does_not_have(open_model: Open, tmp_path: Path) -> Non
     outcome = open_model(path, "reference", (tmp_path / "in.npz",)).step("compare").finish.outcome
     assert outcome.verdict == "noise"
     assert outcome.error > 1e-3
-    assert "one unit in the last place of the inputs moves it by" in outcome.message
+    assert "changing the inputs by one rounding step moves it by" in outcome.message
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ def test_what_the_last_place_moves_as_much_is_no_failure(
     assert done.finish.outcome.verdict == verdict
     if verdict == "noise":
         assert (
-            "one unit in the last place of the inputs moves it by 20 %"
+            "changing the inputs by one rounding step moves it by 20 %"
             in done.finish.outcome.message
         )
         assert "no node is at fault" in done.finish.outcome.message
@@ -373,7 +373,7 @@ def test_what_rounding_moves_as_far_convicts_no_reference(
     assert outcome.verdict == "fails"
     assert (replaced.to if replaced else "") == against
     assert ("agree against it" in outcome.message) == bool(against)
-    assert ("one unit in the last place moves" in outcome.message) == (not against)
+    assert ("one rounding step moves" in outcome.message) == (not against)
     assert "no two of them agree" not in outcome.message
 
 

@@ -399,13 +399,17 @@ KNOWN = Findings(samples=REAL, culprits=(Culprit(CASE, "overflow"),), workaround
             CURE,
             "made-up inputs",
         ),
-        (KNOWN, msgspec.structs.replace(CURE, unseen=None), "tried on no other samples that tell"),
-        (KNOWN, msgspec.structs.replace(CURE, unseen=Unseen(31, 32, plain=30)), "right on 31"),
-        (KNOWN, msgspec.structs.replace(CURE, samples_ok=7), "right on 7"),
+        (KNOWN, msgspec.structs.replace(CURE, unseen=None), "No held-out sample tells"),
+        (
+            KNOWN,
+            msgspec.structs.replace(CURE, unseen=Unseen(31, 32, plain=30)),
+            "31 of 32 held-out",
+        ),
+        (KNOWN, msgspec.structs.replace(CURE, samples_ok=7), "7 of 8 tuning"),
         (
             KNOWN,
             msgspec.structs.replace(CURE, outside=("n9",)),
-            "outside of what is accused (n9)",
+            "among the nodes found so far (n9)",
         ),
         (KNOWN, msgspec.structs.replace(CURE, unseen=Unseen(32, 32)), "say little"),
         # Of 200 new samples 178 were right where 31 of 32 had been, and 176 without it: it did
