@@ -25,7 +25,7 @@ class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     names: str = ""  # which
     minimal: bool = False
     samples_ok: int = 0
-    samples: int = 0  # that it was made on
+    samples: int = 0  # tuning samples
     unseen_ok: int = 0  # held-out samples that pass
     unseen: int = 0  # that it was not made on
     undetermined: int = 0  # samples not counted: too close to call

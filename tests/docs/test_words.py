@@ -79,11 +79,11 @@ BARS = {
     ),
     # Phrases of the words that the program does not use: those that mean nothing else.
     "ours": Bar(
-        r"(?<!`)\b(?:mended|mends it|comes? right|came right|cured it|cures? (?:it|this)|(?<!by )hand(?:s|ed)? (?:it |this )?on)\b|"
-        r"infinitely wrong|what is accused|what cures|you know why it did not|[Nn]obody can say|neither right nor wrong|"
-        r"itself is not what was recorded|refuses all of it|could not be cleaned|comes and goes needs|the last place of (?:its|the)|"
-        r"nothing to spare|goes on with that|gives your own|\bit was made on\b|[Ii]t had not seen|top-1 answer|by itself wrong by|"
-        r"[Oo]nce the engine is mended|disk space not known",
+        r"(?<!`)\b(?:mended|mends it|comes? right|came right|cured it|cures? (?:it|this))\b|"
+        r"(?<!by )\bhand(?:s|ed)? (?:it |this )?on\b|infinitely wrong|what is accused|you know why it did not|"
+        r"[Nn]obody can say|neither right nor wrong|itself is not what was recorded|refuses all of it|could not be cleaned|"
+        r"comes and goes needs|the last place of (?:its|the)|nothing to spare|goes on with that|gives your own|"
+        r"\bit was made on\b|[Ii]t had not seen|top-1 answer",
         "the words of CONTRIBUTING.md: fixed, works, share, held-out samples, Inf or NaN, the nodes found so far",
         "right on 8 of 8 it was made on",
         "run it by hand on a model; it was made once more",
