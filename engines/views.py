@@ -39,7 +39,9 @@ class EngineInfo(msgspec.Struct, frozen=True):
     that a workaround can be written into one; "": it retypes as it likes. ``rebuilt``: of one that
     was built elsewhere and runs as it is, the spec that builds the like, as far as it tells; "": it
     builds. ``kept_whole``: the spec of the engine whose bits it gives where every node is kept; "":
-    nobody's.
+    nobody's. ``experimental``: a sentence on why no release may be trusted to keep ``optimizers`` and
+    what they do; "": they are official. ``apart``: with all of them off at once nothing can be
+    built.
     """
 
     name: str = ""
@@ -51,7 +53,11 @@ class EngineInfo(msgspec.Struct, frozen=True):
     fingerprint: str = ""
     capabilities: Mapping[str, Capability] = {}
     options: tuple[Option, ...] = ()
-    optimizers: tuple[str, ...] = ()  # names that may be switched off, where that is possible
+    # Names that may be switched off, where that is possible; a family is what stands before the
+    # first ``:`` of several.
+    optimizers: tuple[str, ...] = ()
+    experimental: str = ""
+    apart: bool = False
     slots: int = 1  # how many builds fit this device at once, memory aside
     gpus: int = 0  # that a build takes
     spans: bool = False  # one build serves all shapes from ``least_shapes`` to ``feed_shapes``

@@ -42,7 +42,9 @@ def list_switches(engine: str, info: EngineInfo) -> Switches:
     """The switches of an engine."""
     spec = parse(engine)
     optimizers = (
-        set(info.optimizers) - set(_split_names(spec.get(_OFF))) if info.can("optimizers") else ()
+        set(info.optimizers) - set(_split_names(spec.get(_OFF)))
+        if info.can("optimizers") and not info.apart
+        else ()
     )
     options: dict[str, tuple[str, str]] = {}
     for option in info.options:

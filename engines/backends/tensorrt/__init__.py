@@ -2,11 +2,14 @@
 loading either.
 
 ``make`` says whether it can be had here, ``library`` finds what the installed version can do,
+``switches`` which parts of its compiler can be turned off,
 ``settings`` what is asked of it, ``network`` parses the model, ``configure`` makes the builder's
 configuration, ``choices`` records and forces what the builder chooses, ``layers`` reads back what
 it built, ``execution`` runs it, ``built_file`` takes what was built elsewhere. ``outside`` is what
 check.py and other tools need.
 """
+
+import re
 
 from narrowdown.engines.backends.tensorrt import outside
 from narrowdown.engines.declaration import NAMES, WORD, ByHand, Declaration, Option, Tracker
@@ -68,7 +71,27 @@ _SHARED = (
         harmless=NAMES,
     ),
     Option("max_shapes", "list", (), "Largest shapes; default: as fed.", harmless=NAMES),
+    Option(
+        "disabled_optimizers",
+        "list",
+        (),
+        "Switches of the compiler to turn off, joined with +, such as peep:fc_h_fusion.",
+        harmless=WORD,
+    ),
 )
+
+
+def _sort_switches(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Raises ``ValueError`` for what cannot be the name of a switch."""
+    for name in names:
+        if not re.fullmatch(r"[\w:.]+", name, re.ASCII):
+            raise ValueError(
+                f"tensorrt: disabled_optimizers: '{name}' is no name of a switch, such as peep:fc_h_fusion."
+            )
+    return tuple(sorted(names))
+
+
+_LISTS = {"disabled_optimizers": _sort_switches}
 
 _TRACKER = Tracker(
     "https://github.com/NVIDIA/TensorRT/issues/new",
@@ -133,6 +156,7 @@ DECLARATION = Declaration(
     ),
     weighs=4 << 30,
     title="TensorRT",
+    lists=_LISTS,
     tracker=_TRACKER,
     check_part=outside.check_part,
     by_hand=ByHand(
@@ -163,6 +187,7 @@ RTX = Declaration(
         *_SHARED,
     ),
     title="TensorRT-RTX",
+    lists=_LISTS,
     tracker=_TRACKER,
     check_part=outside.check_part,
     # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is

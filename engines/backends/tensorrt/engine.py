@@ -1,5 +1,6 @@
 """TensorRT with its options: from a build request to an engine."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from narrowdown.engines.backends.tensorrt import (
     layers,
     network,
     quantization,
+    switches,
 )
 from narrowdown.engines.backends.tensorrt.choices import Chooser
 from narrowdown.engines.backends.tensorrt.library import Library
@@ -138,17 +140,23 @@ class Engine:
         def build() -> Any:
             return self._builder.build_serialized_network(parsed.network, config)
 
-        plan = chooser.build(config, build) if isinstance(chooser, Entries) else build()
+        with switches.switched_off(found, config, settings.off):
+            plan = chooser.build(config, build) if isinstance(chooser, Entries) else build()
         del monitor, calibrator
         if plan is None:
             raise configure.make_fault(
                 found, quantization.hint_at_types(model, settings, self._strong)
             )
-        self._learn(config, cache, whole=not request.part or bool(request.keep))
+        whole = not request.part or bool(request.keep)
+        self._learn(config, cache, whole=whole and not settings.off)
         facts: dict[str, Any] = {
             "bytes": plan.nbytes,
             "unobservable": {**untyped, **parsed.skipped},
         }
+        if request.record or not self._runs.present:
+            # Where kernels are not timed, other bytes are another engine: all that can be said of
+            # a switch where nothing can run.
+            facts["digest"] = hashlib.sha256(plan).hexdigest()
         if chooser is not None:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
         if not self._runs.present:

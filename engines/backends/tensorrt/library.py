@@ -60,6 +60,12 @@ class Library:
         self.monitor = hasattr(trt, "IProgressMonitor") and hasattr(
             trt.IBuilderConfig, "progress_monitor"
         )
+        # RTX may have the names, and lists nothing.
+        self.routes = (
+            not self.rtx
+            and hasattr(trt.IBuilderConfig, "build_route")
+            and hasattr(trt.IBuilderConfig, "all_build_routes")
+        )
         self.log = Log(trt)
         with contextlib.suppress(AttributeError):
             trt.init_libnvinfer_plugins(self.log.logger, "")

@@ -1,5 +1,7 @@
 """Whether TensorRT or TensorRT-RTX can be had here, and what it can do."""
 
+import os
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -7,7 +9,7 @@ import msgspec
 from narrowdown.engines import installed, options
 from narrowdown.engines.backends import machine
 from narrowdown.engines.backends.base import Capability, EngineInfo, EngineMissing
-from narrowdown.engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library
+from narrowdown.engines.backends.tensorrt import BY_NAME, cuda, kept_timings, library, switches
 from narrowdown.engines.backends.tensorrt.built_file import (
     BuiltFile,
     FileEngine,
@@ -15,7 +17,9 @@ from narrowdown.engines.backends.tensorrt.built_file import (
     say_rebuilt,
 )
 from narrowdown.engines.backends.tensorrt.engine import Engine
+from narrowdown.engines.backends.tensorrt.outside import SWITCHES
 from narrowdown.engines.backends.tensorrt.settings import COMPUTED, STORED, Settings, strongly_typed
+from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.spec import EngineSpec
 
 _INSTALL = "NVIDIA's driver and a GPU are needed"
@@ -54,9 +58,14 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         else f"no GPU, building for {settings.capability}"
     )
     facts: dict[str, Any] = {**chosen, "capability": settings.capability}
-    if not plan:  # came later: older sessions keep their fingerprints
-        del facts["plan"]
+    for later in ("plan", "disabled_optimizers"):  # older sessions keep their fingerprints
+        if not facts[later]:
+            del facts[later]
     kept = {} if strong or not low else {"kept": _KEPT}
+    names = () if plan else switches.list_switches(found)
+    _refuse_unknown_switches(found, settings.off, names)
+    if not found.routes and (own := os.environ.get(SWITCHES)):
+        kept["variable"] = own
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
@@ -67,8 +76,11 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         fingerprint=machine.fingerprint(
             spec.name, found.version, facts, device, driver=gpu.driver if gpu else "", strong=str(strong), **kept
         ),
-        capabilities=_list_capabilities(found, settings, runnable, low),
+        capabilities=_list_capabilities(found, settings, runnable, low, switchable=bool(names)),
         options=BY_NAME[spec.name].options,
+        optimizers=names,
+        experimental="" if found.routes or not names else _say_experimental(found),
+        apart=True,
         slots=1,
         gpus=int(runnable.present),
         spans=True,
@@ -94,15 +106,38 @@ def _load_library(name: str) -> library.Library:
         ) from error
 
 
+def _refuse_unknown_switches(
+    found: library.Library, off: Collection[str], names: Collection[str]
+) -> None:
+    """Raises ``ValueError`` for a name that the library would ignore with a word in its log."""
+    for name in off:
+        if name not in names:
+            raise ValueError(f"{found.lacks(f'switch {name!r}')}{suggestion(name, names, ' ')}")
+
+
+def _say_experimental(found: library.Library) -> str:
+    return (
+        f"The switches of {found.title} {found.version} are not documented: names and effects may change with any release. "
+        "Never ship one without a check."
+    )
+
+
 def _list_capabilities(
-    found: library.Library, settings: Settings, runnable: Capability, low: bool
+    found: library.Library,
+    settings: Settings,
+    runnable: Capability,
+    low: bool,
+    *,
+    switchable: bool,
 ) -> dict[str, Capability]:
     return {
         "build": Capability(True),
         "run": runnable,
         "mark": runnable if not runnable.present else Capability(True),
         "keep": Capability(low, "" if low else _nothing_to_keep(settings)),
-        "optimizers": Capability(False, "TensorRT has no switches for its single fusions."),
+        "optimizers": Capability(
+            switchable, "" if switchable else found.lacks("list of its compiler's switches (11.1 brought it)"),
+        ),
         "tactics": found.tactics,
         "rebuild": Capability(True),
         "threads": Capability(False, "TensorRT computes on the GPU."),

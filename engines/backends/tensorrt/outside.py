@@ -3,15 +3,20 @@ trtexec's words for them."""
 
 import re
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from narrowdown.engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
 from narrowdown.engines.options import split_paths, tell_apart, values
 from narrowdown.engines.spec import parse
 
 RTX = "tensorrt_rtx"
+# The compiler's own variable: ``-name=value`` options of the process that builds. No page of
+# NVIDIA's names it; its public TensorRT-Edge-LLM sets it.
+SWITCHES = "__LUNOWUD"
 _SWITCH = "POLYGRAPHY_USE_TENSORRT_RTX=1"  # Polygraphy's, from TensorRT to TensorRT-RTX
 _FLAGS = {
     "fp16": "FP16",
@@ -43,7 +48,31 @@ def check_part(found: Found) -> CheckPart:
         "calibration": bool(chosen.get("calibration")) and not strong,
         "capability": "" if capability == "current" else capability.upper(),
     }
+    if off := _say_off(chosen):
+        settings["off"] = off
     return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
+
+
+def say_off(names: Iterable[str]) -> str:
+    """These switches off, as the compiler reads it."""
+    return " ".join(f"-{name}=off" for name in names)
+
+
+def _say_off(chosen: Mapping[str, Any]) -> str:
+    return say_off(chosen.get("disabled_optimizers", ()))
+
+
+def _has_routes(found: Found) -> bool:
+    """Whether this version takes switches through its own interface: from 11.1 on."""
+    numbers = [int(part) for part in found.version.split(".")[:2] if part.isdigit()]
+    return found.spec.name != RTX and numbers >= [11, 1]
+
+
+def _set_variable(found: Found) -> str:
+    """What stands before a command that builds, with a space behind it; "" where nothing needs
+    to."""
+    off = _say_off(found.chosen)
+    return f"{SWITCHES}={shlex.quote(off)} " if off and not _has_routes(found) else ""
 
 
 def _is_always_strong(found: Found) -> bool:
@@ -58,13 +87,15 @@ def lines(found: Found, command: CaseCommand) -> list[str]:
     if found.spec.name == RTX:
         return [
             "# TensorRT-RTX through Polygraphy, on a machine with an RTX GPU",
-            f"{_SWITCH} polygraphy run {model} --trt {compare}",
+            f"{_set_variable(found)}{_SWITCH} polygraphy run {model} --trt {compare}",
         ]
     ours, theirs = _say_build(found)
+    before, untold = _set_variable(found), _has_routes(found) and _say_off(found.chosen)
     return [
         "# TensorRT through Polygraphy, and by itself",
-        f"{shlex.join(['polygraphy', 'run', model, '--trt', *ours])} {compare}",
-        *trtexec_lines(model, theirs, command.inputs),
+        *(["# (Polygraphy cannot be told: the build route; check.py knows)"] if untold else []),
+        f"{before}{shlex.join(['polygraphy', 'run', model, '--trt', *ours])} {compare}",
+        *trtexec_lines(model, theirs, command.inputs, before),
     ]
 
 
@@ -83,6 +114,8 @@ def _say_build(found: Found) -> tuple[list[str], list[str]]:
     if plugins := spec.get("plugins"):
         ours += ["--plugins", *split_paths(plugins)]
         theirs += [f"--staticPlugins={path}" for path in split_paths(plugins)]
+    if _has_routes(found) and (off := _say_off(found.chosen)):
+        theirs.append(f"--setBuildRoute={off}")
     return ours, theirs
 
 
@@ -112,8 +145,10 @@ def precision_flags(found: Found) -> tuple[list[str], list[str]]:
     return ours, theirs
 
 
-def trtexec_lines(model: str, flags: list[str], inputs: tuple[str, ...]) -> list[str]:
-    """trtexec reads raw bytes, one file an input."""
+def trtexec_lines(
+    model: str, flags: list[str], inputs: tuple[str, ...], before: str = ""
+) -> list[str]:
+    """trtexec reads raw bytes, one file an input. ``before``: what stands in front of it."""
     tellable = all(name.isprintable() and not set("',") & set(name) for name in inputs)
     if not (inputs and tellable):
         return []
@@ -128,7 +163,7 @@ def trtexec_lines(model: str, flags: list[str], inputs: tuple[str, ...]) -> list
         f"--loadInputs={loads}",
         "--exportOutput=actual.json",
     ]
-    return [f"python -c {shlex.quote(script)}", shlex.join(words)]
+    return [f"python -c {shlex.quote(script)}", f"{before}{shlex.join(words)}"]
 
 
 def fit_command(found: Found, text: str) -> str:
@@ -174,6 +209,17 @@ def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
 
 
 def apply(found: Found, cure: Cure) -> list[Recipe]:
+    """``_apply``, with the compiler's switches where they are no option of the tool."""
+    recipes, before = _apply(found, cure), _set_variable(found)
+    if _has_routes(found) and _say_off(found.chosen):
+        return [r for r in recipes if not r.tool.startswith("Polygraphy")]  # it has no word for it
+    return [
+        msgspec.structs.replace(r, text=f"{before}{r.text}") if r.language == "sh" else r
+        for r in recipes
+    ]
+
+
+def _apply(found: Found, cure: Cure) -> list[Recipe]:
     """The build as it is right, in Python first, which is what found it: up to TensorRT 10 with the
     layers of the kept nodes by name; where types come from the file, with the file that has the
     workaround in it; with options that the failing build has otherwise."""
@@ -195,6 +241,8 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         if found.spec.get("calibration")
         else [_in_python(found, model, changes, first, by_name=by_name)]
     )
+    if "disabled_optimizers" in changes:
+        python.append(_switch_in_cpp(found))
     if found.spec.name == RTX:
         words = ["tensorrt_rtx", f"--onnx={model}", "--saveEngine=model.engine"]
         return [
@@ -245,6 +293,7 @@ def _in_python(
     text = [
         f"import {found.spec.name} as trt",
         *(["import ctypes"] if found.chosen["plugins"] else []),
+        *(["import os"] if _set_variable(found) else []),
         "",
         *(f"ctypes.CDLL({path!a}, ctypes.RTLD_GLOBAL)" for path in found.chosen["plugins"]),
         "logger = trt.Logger()",
@@ -262,17 +311,32 @@ def _in_python(
     )
     beside = ", with keep_fp32.py of this folder" if by_name else ""
     return Recipe(
-        f"{'TensorRT-RTX' if found.spec.name == RTX else 'TensorRT'} in Python{beside}{first}",
+        f"{_title(found)} in Python{beside}{first}",
         "python",
         "\n".join(text),
         line,
     )
 
 
+def _switch_in_cpp(found: Found) -> Recipe:
+    off = _say_off(found.chosen)
+    said = (
+        f'config->setBuildRoute("{off}");'
+        if _has_routes(found)
+        else f'setenv("{SWITCHES}", "{off}", 1);  // of <cstdlib>, before the build; not documented'
+    )
+    return Recipe(f"{_title(found)} in C++", "cpp", said)
+
+
+def _title(found: Found) -> str:
+    return "TensorRT-RTX" if found.spec.name == RTX else "TensorRT"
+
+
 def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
     """Option -> lines in Python that say its value to ``config``."""
     settings = check_part(Found(found.spec, chosen, found.version)).settings
     level, capability = chosen["optimization_level"], settings["capability"]
+    off = _say_off(chosen)
     # A name of anything else is no text that Python may be told.
     sources = filter(str.isidentifier, chosen.get("tactic_sources", ()))
     mask = " | ".join(f"1 << int(trt.TacticSource.{name})" for name in sources)
@@ -293,6 +357,12 @@ def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
         ]
         if capability.isidentifier()
         else [],
+        "disabled_optimizers": [
+            f"config.build_route = {off!a}"
+            if _has_routes(found)
+            else f"os.environ[{SWITCHES!a}] = {off!a}  # not documented: check it with every release"
+        ]
+        * bool(off),
     }
 
 

@@ -132,7 +132,7 @@ class Builder:
                 return (
                     None  # "If this layer cannot use the new tactic, build errors will be reported"
                 )
-        return SimpleNamespace(nbytes=1)
+        return memoryview(b"1")
 
 
 def key_of(op: str) -> str:

@@ -13,12 +13,14 @@ from narrowdown.engines.backends.tensorrt import configure, network
 from narrowdown.engines.backends.tensorrt import make as tensorrt
 from narrowdown.engines.backends.tensorrt.library import Library
 from narrowdown.engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
+from narrowdown.engines.backends.tensorrt.switches import read_routes
 from narrowdown.engines.spec import parse
 
 from . import answers, stand_in
 from .test_versions import H200, module
 
 RECORD: dict[str, dict[str, Any]] = json.loads(answers.RECORD.read_text())
+ROUTES = answers.RECORD.with_name("build_routes.json")
 ON_A_GPU = [version for version in RECORD if not version.startswith("rtx")]
 REFUSALS = [
     (v, q)
@@ -81,9 +83,21 @@ def test_branches_are_there_as_on_the_real_one(
 ) -> None:
     monkeypatch.setattr(tensorrt.cuda, "device", lambda: (H200, ""))
     monkeypatch.setattr(tensorrt.library, "load", lambda _: Library("tensorrt", module(version)))
+    monkeypatch.setattr(tensorrt.switches, "list_switches", lambda _: ("dce",))
     info = tensorrt.make(parse("tensorrt:precision=fp16")).info
     able = {what: [able.present, able.reason] for what, able in info.capabilities.items()}
-    assert able == RECORD[version]["capabilities"]
+    assert able == RECORD[version]["capabilities"] | {"optimizers": [True, ""]}
+
+
+def test_the_knobs_of_11_2_are_read_as_it_lists_them() -> None:
+    """``all_build_routes`` as the real library gave it on an H200, before any build: 211 knobs, of
+    which 190 are on or off, and 149 of these are on."""
+    listed = json.loads(ROUTES.read_text())
+    assert (listed["tuner_version"], len(listed["tuner_options"])) == ("2.20.51", 211)
+    names = read_routes(json.dumps(listed))
+    assert len(names) == 149
+    assert {"peep:conv_h_fusion", "slice_fusion", "kgen:dynq:epilog_fusion"} <= names
+    assert not {"conv_use_long_w:reshapes", "peep:max"} & names, "off already; a number"
 
 
 @pytest.mark.parametrize("version", ON_A_GPU)

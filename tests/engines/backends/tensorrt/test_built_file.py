@@ -86,8 +86,9 @@ def library(said: list[str], *, weak: bool = True) -> Any:
     )  # fmt: skip
     log = SimpleNamespace(logger=None, clear=lambda: None, errors=lambda: said)
     return SimpleNamespace(
-        trt=trt, log=log, name="tensorrt", title="TensorRT", version="10.6.0", rtx=False, strong=True, weak=weak, selector=False,
-        tactics=RUNS, debug_tensors=RUNS, unfused_tensors=RUNS, editable=RUNS, has_flag=lambda _: True, lacks=str,
+        trt=trt, log=log, name="tensorrt", title="TensorRT", version="10.6.0", rtx=False, routes=False, strong=True, weak=weak,
+        selector=False, tactics=RUNS, debug_tensors=RUNS, unfused_tensors=RUNS, editable=RUNS, has_flag=lambda _: True,
+        lacks=str,
     )  # fmt: skip
 
 

@@ -94,9 +94,7 @@ def build(engine: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Config]
         parsed = SimpleNamespace(network=None, skipped={}, heard={})
         monkeypatch.setattr(network, "parse_network", lambda *_: parsed)
         monkeypatch.setattr(configure, "configure_build", lambda *_: config)
-        made._builder = SimpleNamespace(
-            build_serialized_network=lambda *_: SimpleNamespace(nbytes=1)
-        )
+        made._builder = SimpleNamespace(build_serialized_network=lambda *_: memoryview(b"1"))
         made._found.monitor = made._found.selector = False
         made.build(BuildRequest(onnx.ModelProto(), "", **request))
         return config

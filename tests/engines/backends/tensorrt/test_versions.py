@@ -26,7 +26,8 @@ RTX_5090 = Device("NVIDIA GeForce RTX 5090", "12.0", 32 << 30, "13.0")
 # Only TensorRT-RTX builds for another GPU; methods that a class of ours brings and the base class
 # does not name.
 ELSEWHERE = {
-    "ComputeCapability", "IBuilderConfig.num_compute_capabilities", "IBuilderConfig.set_compute_capability",
+    "ComputeCapability", "ComputeCapability.SM89", "IBuilderConfig.num_compute_capabilities",
+    "IBuilderConfig.set_compute_capability",
     "IOutputAllocator.notify_shape", "IOutputAllocator.reallocate_output", "IOutputAllocator.reallocate_output_async",
 }  # fmt: skip
 # What a name belongs to: used only where the library says that it has that.
@@ -43,6 +44,7 @@ GUARDED = {
     ),
     "unfused_debug": ("INetworkDefinition.mark_unfused", "IExecutionContext.unfused"),
     "monitor": ("IProgressMonitor", "IBuilderConfig.progress_monitor"),
+    "routes": ("IBuilderConfig.build_route", "IBuilderConfig.all_build_routes"),
 }  # fmt: skip
 # Asked for one by one, right where they are used.
 ASKED = ("TacticSource.", "NetworkDefinitionCreationFlag.", "ParserError.node_")
@@ -84,7 +86,7 @@ def module(version: str) -> Any:
 
 
 VERSIONS = ("9.3", *bindings.VERSIONS)
-ABLE = {  # version -> weak, strong, constraints, selector, editable_cache, debug, unfused_debug, monitor
+ABLE = {  # version -> weak, strong, constraints, selector, editable_cache, debug, unfused_debug, monitor, routes
     "9.3": "weak strong constraints selector monitor",
     "10.0.1": "weak strong constraints selector monitor debug",
     "10.6.0": "weak strong constraints selector monitor debug",
@@ -92,8 +94,8 @@ ABLE = {  # version -> weak, strong, constraints, selector, editable_cache, debu
     "10.12.0.36": "weak strong constraints selector monitor debug editable_cache unfused_debug",
     "10.15.1.29": "weak strong constraints selector monitor debug editable_cache unfused_debug",
     "11.0.0.114": "strong monitor debug editable_cache unfused_debug",
-    "11.2.1.2": "strong monitor debug editable_cache unfused_debug",
-    "11.4.0.106": "strong monitor debug editable_cache unfused_debug",
+    "11.2.1.2": "strong monitor debug editable_cache unfused_debug routes",
+    "11.4.0.106": "strong monitor debug editable_cache unfused_debug routes",
 }
 
 

@@ -17,7 +17,9 @@ HERE = Path(__file__).parent
 def install(folder: Path, version: str, **behaves: Any) -> dict[str, str]:
     """Put the package into the folder; the environment in which it is found. ``refuses``: operators
     that its parser refuses; ``wide``: those that a weakly typed build computes in FP32 whatever is
-    allowed. Needs a C compiler, for the driver."""
+    allowed. ``switches``: name -> operators that are computed in FP32 with this switch of the
+    compiler off; ``crashes``: switches without which the builder dies. Needs a C compiler, for the
+    driver."""
     package, cuda = folder / "tensorrt", folder / "cuda" / "bindings"
     for made in (package, cuda):
         made.mkdir(parents=True)
@@ -25,6 +27,9 @@ def install(folder: Path, version: str, **behaves: Any) -> dict[str, str]:
     shutil.copy(HERE / "whole_cuda.py", cuda / "runtime.py")
     (cuda / "__init__.py").touch()
     told = {"version": version, "names": sorted(names(version)), **behaves}
+    known = (*behaves.get("switches", ()), *behaves.get("crashes", ()))
+    text = b"".join(b"\0-%s=[on|off]\0" % name.encode() for name in known)
+    (package / "libnvinfer.so.10").write_bytes(text or b"\0")
     (package / "stand_in.json").write_text(json.dumps(told))
     driver.build(folder, [("NVIDIA H100 80GB HBM3", 9)])
     return {"PYTHONPATH": str(folder), "LD_LIBRARY_PATH": str(folder)}

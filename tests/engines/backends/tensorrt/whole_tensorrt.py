@@ -10,7 +10,10 @@ a line of ``builds.jsonl`` there.
 
 import ctypes
 import json
+import mmap
+import os
 import pickle
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -26,6 +29,10 @@ MAGIC = b"ptrt"
 _TOLD = json.loads((Path(__file__).parent / "stand_in.json").read_text())
 _NAMES = frozenset(_TOLD["names"])
 __version__ = _TOLD["version"]
+_SWITCHES, _CRASHES = _TOLD.get("switches", {}), _TOLD.get("crashes", ())
+# The library itself, which tells its switches by its text and lies in memory as the real one does.
+with (Path(__file__).parent / "libnvinfer.so.10").open("rb") as _library:
+    _TEXT = mmap.mmap(_library.fileno(), 0, access=mmap.ACCESS_READ)
 
 
 class Kind(int):
@@ -249,6 +256,16 @@ class Config(globals()["IBuilderConfig"]):
         self.builder_optimization_level, self.progress_monitor, self.profile = 3, None, {}
         if "IBuilderConfig.algorithm_selector" in _NAMES:
             self.algorithm_selector = None
+        if "IBuilderConfig.build_route" in _NAMES:
+            self.build_route = ""
+            self.all_build_routes = json.dumps(
+                {
+                    "tuner_version": "1", "tuner_options": [
+                        {"option": f"-{name}", "allowed_values": f"-{name}=[on|off]", "default_value": "on", "help": ""}
+                        for name in (*_SWITCHES, *_CRASHES)
+                    ],
+                }
+            )  # fmt: skip
 
     def set_flag(self, flag):
         self.flags.add(flag)
@@ -306,7 +323,13 @@ class Builder:
         return Profile()
 
     def build_serialized_network(self, network, config):
+        said = getattr(config, "build_route", os.environ.get("__LUNOWUD", ""))
+        off = [word.removeprefix("-").removesuffix("=off") for word in said.split()]
+        unfused = {op for name in off for op in _SWITCHES.get(name, ())}
+        if set(off) & set(_CRASHES):
+            os.kill(os.getpid(), signal.SIGSEGV)
         told = {
+            "off": off,
             "nodes": len(network.layers),
             "timings": config.cache is not None,
             "fresh": config.has("DISABLE_TIMING_CACHE"),
@@ -320,7 +343,7 @@ class Builder:
         wide |= {
             n.name
             for n in network.model.graph.node
-            if narrow and n.op_type in _TOLD.get("wide", ())
+            if narrow and n.op_type in {*_TOLD.get("wide", ()), *unfused}
         }
         if (monitor := config.progress_monitor) is not None:
             monitor.phase_start("Timing tactics", None, len(network.layers))

@@ -1,0 +1,157 @@
+"""The switches of TensorRT's compiler: their names, as the library says them, and a build without
+some of them.
+
+From 11.1 on they are official: a configuration lists them (``all_build_routes``) and takes them
+(``build_route``). Before that, and in TensorRT-RTX, the library reads ``-name=value`` options from
+an environment variable at each build: seen with TensorRT-RTX 1.7, where it was set and taken back
+between two builds of one network, and NVIDIA's TensorRT-Edge-LLM sets it in the same process for
+10.13 and later. The names stand in the library's text. 10.6 writes ``=[on|off]`` behind those that
+can be off (455 names); 10.15 (29) and TensorRT-RTX do not, and are asked.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from narrowdown.engines import processes
+from narrowdown.engines.backends.tensorrt.library import Library
+from narrowdown.engines.backends.tensorrt.outside import SWITCHES, say_off
+from narrowdown.engines.store import places, regular
+from narrowdown.engines.store.content import write_own
+
+NAME = r"(?:[a-z][A-Za-z0-9_]{2,}|[A-Za-z][A-Za-z0-9_]*(?=:))(?::[A-Za-z0-9_.]+)*"
+_STATED = re.compile(rf"-({NAME})=\[on ?\| ?off\]".encode())
+_ALONE = re.compile(rf"\x00-({NAME})(?=\x00|=\[)".encode())
+_BOOLEAN = re.compile(rf"^-({NAME})=\? .*boolean", re.MULTILINE)
+# Words in the names of switches that say something, keep something or test the compiler itself:
+# whole words, as a quarter of the others hold "epilogue", "runtime" or "prologue".
+_TALK = frozenset((
+    "debug", "dump", "print", "log", "display", "verbose", "draw", "trace", "profile", "profiler", "time", "timer", "record",
+    "save", "info", "dot", "stats", "show", "testing", "hook", "host", "hostname", "user", "username", "password", "port",
+    "remote", "path", "file", "ssh",
+))  # fmt: skip
+_SECONDS = 60.0  # to ask the library; TensorRT-RTX 1.7 answers in one
+_RULES = "1"  # changes when other names are taken of the same library
+
+
+def read_names(library: Path) -> tuple[set[str], set[str]]:
+    """(Names that the text says can be on or off, all that may be names of options.)"""
+    text = library.read_bytes()
+
+    def named(pattern: re.Pattern[bytes]) -> set[str]:
+        return {name for m in pattern.finditer(text) if quiet(name := m[1].decode())}
+
+    return named(_STATED), named(_ALONE)
+
+
+def quiet(name: str) -> bool:
+    """Whether a switch may change what is computed, by the words of its name."""
+    return not _TALK & set(re.split(r"[:_.]", name))
+
+
+def list_switches(found: Library) -> tuple[str, ...]:
+    """The names of the installed version that can be switched off, sorted; none where it tells
+    none. Asked once for each library file, as it costs seconds."""
+    library = find_file(found.name)
+    if library is None:
+        return ()
+    stat = library.stat()
+    what = f"{_RULES} {found.name} {found.version} {library} {stat.st_size} {stat.st_mtime_ns}"
+    kept = (
+        places.own_folder("XDG_STATE_HOME")
+        / "switches"
+        / f"{found.name}-{hashlib.sha256(what.encode()).hexdigest()[:12]}.txt"
+    )
+    if text := regular.read_own(kept, links=False).decode("ascii", "replace"):
+        return tuple(name for name in text.split() if re.fullmatch(NAME, name))
+    names = tuple(sorted(_routes(found) if found.routes else _options(found.name, library)))
+    with contextlib.suppress(OSError):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_own(kept, "\n".join(names).encode())
+    return names
+
+
+def find_file(name: str) -> Path | None:
+    """The library that this process has loaded; None where none is."""
+    wanted = {"tensorrt": "libnvinfer.so", "tensorrt_rtx": "libtensorrt_rtx.so"}[name]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            path = Path(line.partition("/")[1] + line.partition("/")[2])
+            if path.name.startswith(wanted) and path.is_file():
+                return path
+    return None
+
+
+def _routes(found: Library) -> set[str]:
+    """Those that its configuration lists, that can be off and are not."""
+    builder = found.trt.Builder(found.log.logger)
+    config = builder.create_builder_config()
+    return read_routes(config.all_build_routes)
+
+
+def read_routes(listed: str) -> set[str]:
+    """The names of ``all_build_routes`` that can be off and are not; none of an empty text."""
+    with contextlib.suppress(ValueError, TypeError, AttributeError):
+        return {
+            name
+            for knob in json.loads(listed)["tuner_options"]
+            if re.search(r"[\[|]off[\]|]", str(knob.get("allowed_values")))
+            and knob.get("default_value") != "off"
+            and re.fullmatch(NAME, name := str(knob.get("option")).lstrip("-"))
+            and quiet(name)
+        }
+    return set()
+
+
+def _options(name: str, library: Path) -> set[str]:
+    stated, possible = read_names(library)
+    return stated | ask_names(name, sorted(possible - stated))
+
+
+def ask_names(package: str, possible: Sequence[str]) -> set[str]:
+    """Those of the names that the library takes for switches: it is given a value that is none, and
+    says of each name what it wants there. In a process of its own and in a folder of its own, as
+    options that name a file get that value, too."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, SWITCHES: " ".join(f"-{name}=?" for name in possible)}
+        try:
+            done = processes.run_module(
+                "narrowdown.engines.backends.tensorrt.ask_names",
+                [package, folder],
+                _SECONDS,
+                environment,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return set()
+    return set(_BOOLEAN.findall(done.stdout + done.stderr))
+
+
+@contextlib.contextmanager
+def switched_off(found: Library, config: Any, names: Sequence[str]) -> Iterator[None]:
+    """A build in here leaves these off. What the user's own variable says stays."""
+    if not names:
+        yield
+    elif found.routes:
+        config.build_route = say_off(names)
+        yield
+    else:
+        own = os.environ.get(SWITCHES)
+        os.environ[SWITCHES] = f"{own or ''} {say_off(names)}".strip()
+        try:
+            yield
+        finally:
+            _restore(own)
+
+
+def _restore(own: str | None) -> None:
+    if own is None:
+        del os.environ[SWITCHES]
+    else:
+        os.environ[SWITCHES] = own
