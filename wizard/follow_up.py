@@ -3,21 +3,39 @@ found and measured."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Final
 
 import msgspec
 
+from narrowdown.engines.discovery import find
+from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.ladder.offer import write_ladder
+from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import digest_score, require_engines
+from narrowdown.wizard.runner.context import step_context
+from narrowdown.wizard.runner.estimate import foresee
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.editing import edit
 from narrowdown.wizard.session.events import FindingsTaken
 from narrowdown.wizard.session.following import why_nothing_follows
-from narrowdown.wizard.session.single import PREFIX, single_flow
+from narrowdown.wizard.session.single import PREFIX, single_flow, single_question
+from narrowdown.wizard.words import price, size
 
 FLOW: Final = "after"
+ALL: Final = "all"  # in place of one step: those of the flow, one after the other
+ASKED: Final = {
+    "known": "Is it a known bug?",
+    "tactics": "Which switch of the engine does it?",
+    "rewrite": "Does it work with other nodes?",
+    "score": "What does a workaround cost?",
+    "trigger": "What triggers it?",
+}
 
 
 def begin_after(
@@ -33,15 +51,7 @@ def begin_after(
     what that session has. ``step``: one step alone, with these ``params``, in place of the flow.
     ``executor``: where it will be measured. Raises Refusal, which leaves nothing behind, also where
     an engine of it is not installed there; SessionProblem, FlowProblem, ``OSError``."""
-    problem, state = folders.describe(source).problem, folders.load(source)
-    name = folders.name_for_command(source)
-    if why := why_nothing_follows(state, problem):
-        to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."
-        raise Refusal(
-            Exit.BAD_USAGE if not state.end or problem.check else Exit.NOT_REPRODUCED,
-            f"{name}: {why}{to_do}",
-        )
-    require_engines(problem, executor, said=f"{name}: ")
+    problem = _check_source(source, executor)
     if score:
         problem = msgspec.structs.replace(
             problem, score=score, digests={**problem.digests, **digest_score(score)}
@@ -51,6 +61,74 @@ def begin_after(
         return edit(source, alone, single_flow(step, params), taken=_take_findings(source))
     problem = msgspec.structs.replace(problem, flow=FLOW)
     return edit(source, problem, load(FLOW).text, taken=_take_findings(source))
+
+
+def ask_one(source: Path, step: str, executor: str = LOCAL) -> Path:
+    """The folder of a new session that asks one question after the ended one in ``source``. Raises
+    what ``begin_after`` does."""
+    problem = _check_source(source, executor)
+    own, end = load(str(source / folders.FLOW)).flow, folders.load(source).end
+    verdict = own.ends[end].verdict if end in own.ends else "unresolved"
+    name, text = single_question(step, verdict)
+    asked = msgspec.structs.replace(problem, flow=name)
+    return edit(source, asked, text, taken=_take_findings(source))[0]
+
+
+def _check_source(source: Path, executor: str) -> Problem:
+    """What a session is about from which another may go on. Raises Refusal."""
+    problem, state = folders.describe(source).problem, folders.load(source)
+    name = folders.name_for_command(source)
+    if why := why_nothing_follows(state, problem):
+        to_do = "" if state.end else f" 'narrowdown resume {name}' goes on with it."
+        raise Refusal(
+            Exit.BAD_USAGE if not state.end or problem.check else Exit.NOT_REPRODUCED,
+            f"{name}: {why}{to_do}",
+        )
+    require_engines(problem, executor, said=f"{name}: ")
+    return problem
+
+
+class FollowUp(msgspec.Struct, frozen=True):
+    """One thing that can be asked after an ended session. ``step``: the one that answers it, ALL for
+    one after the other; "" where a command does, which ``typed`` says. ``price``: in one line, ""
+    where nothing of it is known."""
+
+    step: str
+    text: str
+    price: str = ""
+    typed: str = ""
+
+
+def list_follow_ups(source: Path) -> list[FollowUp]:
+    """What can be asked after this session, what takes least first; nothing that it has asked
+    itself, and nothing that its engine cannot. Raises SessionProblem, FlowProblem, ``OSError``."""
+    problem, state = folders.describe(source).problem, folders.load(source)
+    if why_nothing_follows(state, problem):
+        return []
+    own, after = load(str(source / folders.FLOW)).flow, load(FLOW).flow
+    flow = {node.step.use for node in after.nodes.values() if node.step}
+    asked = {visit.step for visit in state.route if visit.status == "done"}
+    took = [answer.seconds for answer in state.known.values() if answer.seconds > 0]
+    each = fmean(took) if took else -1.0
+    found, probes = [], 0
+    for step, text in ASKED.items():
+        spec = STEPS[step]
+        ctx = step_context(problem, own, spec, state, RunStep(step, 1, step))
+        known = foresee(spec, ctx, state).probes
+        if step in asked or spec.lacking(ctx) or known < 0:  # of an engine without switches
+            continue
+        probes += known if step in flow else 0
+        found.append(FollowUp(step, text, _price(known, each)))
+    found.append(FollowUp(ALL, "All of these, one after the other", _price(probes, each)))
+    if typed := write_ladder(state, problem, folders.name_for_command(source)):
+        declared = find(parse(problem.engine).name)
+        weighs = f", about {size(declared.weighs)} each" if declared else ""
+        found.append(FollowUp("", "Since when does it fail?", f"installs releases{weighs}", typed))
+    return found
+
+
+def _price(probes: int, each: float) -> str:
+    return price(probes, probes * each if min(probes, each) >= 0 else -1.0)
 
 
 def _take_findings(source: Path) -> FindingsTaken:

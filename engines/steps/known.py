@@ -292,4 +292,5 @@ SPEC = StepSpec(
         "confirmed": "of these show here",
         "trigger": "when it fails",
     },
+    plan=10 * ASKED,
 )

@@ -18,6 +18,7 @@ from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.rewrites import (
+    REWRITES,
     Rewrite,
     find_rewrite,
     list_rewrites,
@@ -252,4 +253,5 @@ SPEC = StepSpec(
         "tried": "rewrites tried",
         "left": "rewrites not tried",
     },
+    plan=3 * len(REWRITES),  # of those that find something to do, some six; of the others one
 )

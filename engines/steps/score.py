@@ -14,7 +14,7 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
-from narrowdown.engines.search.rewrites import list_rewrites
+from narrowdown.engines.search.rewrites import REWRITES, list_rewrites
 from narrowdown.engines.search.verified import say_seconds
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.steps.base import (
@@ -229,4 +229,5 @@ SPEC = StepSpec(
         "left": "not tried",
         "cured": "one passes",
     },
+    plan=2 * len(REWRITES),  # each that finds something to do is built once and timed
 )

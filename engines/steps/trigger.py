@@ -345,4 +345,5 @@ SPEC = StepSpec(
         "spent": "ended by the budget",
         "cannot_tell": "that could not be told",
     },
+    plan=2 * BUDGET,  # a case takes three, and few need half of the budget
 )

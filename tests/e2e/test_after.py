@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from narrowdown.wizard.cli.ladder import admit, prepared
-from narrowdown.wizard.follow_up import begin_after
+from narrowdown.wizard.follow_up import ALL, ask_one, begin_after, list_follow_ups
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.session import folder as folders
 from tests.docs.shown import of
@@ -235,3 +235,27 @@ def test_it_makes_nothing_where_the_engine_is_missing(
         assert sorted(folders.home().iterdir()) == before
         made, _ = begin_after(place, executor="tcp://host:8786")
         assert sorted(folders.home().iterdir()) == sorted([*before, made])
+
+
+def test_each_question_that_is_offered_has_a_price_and_is_a_session_of_its_own(
+    narrowdown: Narrowdown, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bug = walked(narrowdown, tmp_path)
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "sessions"))
+    offered = {each.step: each for each in list_follow_ups(bug)}
+    assert {"known", "rewrite", "trigger", "score", ALL} <= set(offered)
+    assert all("runs" in each.price for each in offered.values() if each.step)
+    assert not {v.step for v in folders.load(bug).route} & set(offered), "what it has asked itself"
+    made = ask_one(bug, "known")
+    assert folders.summary(made).parent == folders.describe(bug).id
+    assert narrowdown("resume", made, "--display", "plain").code == 0
+    state = folders.load(made)
+    assert [visit.step for visit in state.route] == ["known"]
+    assert read(made).report().verdict == read(bug).report().verdict, "it takes no verdict away"
+    assert not list_follow_ups(narrowdown_passes(narrowdown, tmp_path))
+
+
+def narrowdown_passes(narrowdown: Narrowdown, folder: Path) -> Path:
+    """A session that found no failure."""
+    narrowdown("run", tiny.two_norms(folder), "--inputs", tiny.rows(folder), "--session", "fine")
+    return folder / "fine"

@@ -8,11 +8,16 @@ from narrowdown.wizard.session.state import State
 
 
 def offer_ladder(state: State, problem: Problem, name: str) -> str:
-    """``narrowdown ladder NAME --install ...`` where what follows a case was asked and its engine
-    has releases on the package index; "" else. The program that runs this is asked nothing: whoever
-    copies the line agrees to what is installed."""
+    """The line of ``write_ladder`` where what follows a case was asked; "" else."""
+    return write_ladder(state, problem, name) if state.taken is not None else ""
+
+
+def write_ladder(state: State, problem: Problem, name: str) -> str:
+    """``narrowdown ladder NAME --install ...`` where there is a case and its engine has releases on
+    the package index; "" else. Nothing runs it for anybody: whoever copies the line agrees to what
+    is installed."""
     declared, version = find(parse(problem.engine).name), state.version(problem.engine)
-    if state.taken is None or not state.findings.culprits or not version:
+    if not state.findings.culprits or not version:
         return ""
     if (
         declared is None or declared.tracker is None or declared.emulation

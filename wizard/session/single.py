@@ -65,3 +65,41 @@ def single_flow(step: str, params: Mapping[str, Any] | None = None) -> str:
     }
     # JSON is YAML too: nothing that a parameter holds can be misread.
     return json.dumps(flow, indent=2, ensure_ascii=True) + "\n"
+
+
+def single_question(step: str, verdict: str) -> tuple[str, str]:
+    """The id and the text of a flow that asks, as a shipped flow does, the one question that this
+    step answers; each answer is an end. ``verdict``: of all ends but those that the flow itself has
+    for them. Raises LookupError for a step that neither flow runs."""
+    import yaml
+
+    from narrowdown.wizard.flow.load import load
+
+    for name in ("after", "accuracy"):
+        flow = yaml.safe_load(load(name).text)
+        for id_, node in flow["nodes"].items():
+            if node.get("step", {}).get("use") == step:
+                return name, json.dumps(_end_there(flow, id_, node, verdict), indent=2) + "\n"
+    raise LookupError(step)
+
+
+def _end_there(
+    flow: Mapping[str, Any], id_: str, node: Mapping[str, Any], verdict: str
+) -> dict[str, Any]:
+    ends, answers = {}, {}
+    for answer, told in node["answers"].items():
+        goto = told["goto"] if told["goto"] in flow["ends"] else f"{id_}-{answer}"
+        asked = {
+            "title": f"{node['title']} {told['text']}",
+            "explain": "The session that this one goes on from stays as it is.",
+            "verdict": "worked-around" if (id_, answer) == ("rewrite", "yes") else verdict,
+        }
+        ends[goto] = flow["ends"].get(goto, asked)
+        answers[answer] = {**told, "goto": goto}
+    return {
+        **flow,
+        "title": node["title"],
+        "start": id_,
+        "nodes": {id_: {**node, "answers": answers}},
+        "ends": ends,
+    }

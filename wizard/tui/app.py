@@ -28,6 +28,7 @@ from textual.worker import Worker, WorkerState
 from narrowdown.engines import installed
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard.exits import Exit, Refusal
+from narrowdown.wizard.follow_up import FollowUp
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
@@ -119,6 +120,7 @@ class Narrowdown(InTurn[int]):
             Path, Watcher
         ] = {}  # every session opened since the start; going back stops none
         self.watcher: Watcher | None = None  # the one on the screen
+        self._came_from: dict[Path, Path] = {}  # a session -> that after which it was asked
         self.fault: Exception | None = None
         self.scene_changed: Signal[Scene] = Signal(self, "scene")
         self._folder, self._setup, self._welcome = folder, setup, welcome
@@ -210,11 +212,48 @@ class Narrowdown(InTurn[int]):
         if self.scene is not None:
             self.push_screen(SetupScreen(self.scene.problem, self.scene.folder))
 
-    def go_on_after(self) -> None:
-        """What follows the open session, in a new one, which is opened; made in a thread."""
+    def list_what_follows(self) -> None:
+        """What can be asked after the open session, each with its price; looked up in a thread."""
         if self.scene is not None:
             folder = self.scene.folder
-            self.make_aside(lambda: self.library.after(folder), self.open_session, "session")
+            self.make_aside(
+                lambda: self.library.follow_ups(folder),
+                lambda found: self._offer_what_follows(folder, found),
+                "session",
+            )
+
+    def _offer_what_follows(self, folder: Path, found: Sequence[FollowUp]) -> None:
+        if not isinstance(self.screen, FinishScreen):
+            return
+
+        def chosen(place: str | None) -> None:
+            if place is not None:
+                self._ask_what_follows(folder, found[int(place)])
+
+        options = [(str(i), each.text, each.price) for i, each in enumerate(found)]
+        text = "It is asked in a session of its own, which takes over what was measured. This one stays as it is."
+        self.push_screen(Choose("What else", text, options), chosen)
+
+    def _ask_what_follows(self, folder: Path, wanted: FollowUp) -> None:
+        """In a new session, which is opened, and from which Esc comes back here."""
+        if wanted.typed:
+            said = self.copy_command(wanted.typed, folder)
+            self.push_screen(PlainCard("What else", wanted.typed, before=said))
+            return
+
+        def opened(made: Path) -> None:
+            self._came_from[made] = folder
+            self.open_session(made)
+
+        self.make_aside(lambda: self.library.after(folder, wanted.step), opened, "session")
+
+    def go_back(self) -> None:
+        """To the session that the open one was asked after, else to the list."""
+        before = self._came_from.get(self.scene.folder) if self.scene is not None else None
+        if before is None:
+            self.show_sessions()
+        else:
+            self.open_session(before)
 
     def open_session(self, folder: Path, replace: Screen[Any] | None = None) -> None:
         """Watch this session from now on. ``replace``: the screen that makes room (Setup)."""

@@ -62,7 +62,10 @@ def report(scene: Scene) -> Report:
 
 
 def say_found(said: Report) -> list[str]:
-    """The result: one sentence where something is named, else what the last measurement said."""
+    """The result: one sentence where something is named, else what the last measurement said; what
+    was asked after another session first."""
+    if said.goes_on_from and said.route:
+        return [said.route[-1].message, f"{said.headline}."]
     if said.culprits or said.workaround or said.spread:
         return [f"{said.headline}."]
     return [

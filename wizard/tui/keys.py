@@ -51,7 +51,12 @@ ACTIONS: tuple[Action, ...] = (
         "D,delete",
         "Delete the highlighted session, after saying what it takes on the disk.",
     ),
-    Action("back", "back", "b,escape", "Back to the list of sessions. Never stops work."),
+    Action(
+        "back",
+        "back",
+        "b,escape",
+        "Back to where you came from: the list, or the session before. Never stops work.",
+    ),
     Action("stop", "stop", "x", "Finish the probe that is running, then stop. Nothing is lost."),
     Action(
         "stop_now",
@@ -109,7 +114,7 @@ ACTIONS: tuple[Action, ...] = (
         "after",
         "what else",
         "a",
-        "Is it a known bug, and what else fixes it? A new session goes on from what this one has found.",
+        "Is it known, which switch does it, what triggers it, since when? Each with its price.",
     ),
     Action("export", "export", "e", "Write everything into one folder or zip to share."),
     Action("keys_help", "help", "question_mark", "What is shown here, and every key."),

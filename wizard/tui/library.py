@@ -11,7 +11,7 @@ from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import begin, changes
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
-from narrowdown.wizard.follow_up import begin_after
+from narrowdown.wizard.follow_up import ALL, FollowUp, ask_one, begin_after, list_follow_ups
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
@@ -79,12 +79,18 @@ class Sessions:
         passed_variables.chosen(made, handed)
         return made
 
-    def after(self, folder: Path) -> Path:
-        """A new session's folder, which goes on from the ended session in ``folder`` with what
-        follows a failing case. Refused as ``edit`` is, and where nothing follows."""
+    def follow_ups(self, folder: Path) -> Sequence[FollowUp]:
+        """What can be asked after the ended session in ``folder``."""
+        return list_follow_ups(folder)
+
+    def after(self, folder: Path, step: str) -> Path:
+        """A new session's folder, which goes on from the ended session in ``folder`` with one step
+        that follows a failing case, or with all of them. Refused as ``edit`` is, and where nothing
+        follows."""
         trust.admit(folders.describe(folder).problem, self._yes)
-        made, _ = begin_after(folder, executor=self.executor)
-        return made
+        if step == ALL:
+            return begin_after(folder, executor=self.executor)[0]
+        return ask_one(folder, step, self.executor)
 
     def demos(self) -> Mapping[str, str]:
         """What can be tried without a model of one's own: name -> what it is about."""

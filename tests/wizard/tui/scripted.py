@@ -13,6 +13,7 @@ from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, Sa
 from narrowdown.engines.steps.layerwise import LayerwiseOutcome
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
+from narrowdown.wizard.follow_up import FollowUp
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import events as e
@@ -215,7 +216,7 @@ class FakeLibrary:
         self.created: list[Problem] = []
         self.edited: list[tuple[Path, Problem]] = []
         self.exported: list[str] = []
-        self.followed: list[Path] = []
+        self.followed: list[tuple[Path, str]] = []
         self.opened: list[tuple[Mapping[str, Any], ...]] = []
         self.finished: list[Path] = []
         self.tried: list[str] = []
@@ -239,8 +240,14 @@ class FakeLibrary:
         self.edited.append((folder, problem))
         return self.session.folder
 
-    def after(self, folder: Path) -> Path:
-        self.followed.append(folder)
+    def follow_ups(self, folder: Path) -> Sequence[FollowUp]:
+        return [
+            FollowUp("known", "Is it a known bug?", "about 30 runs"),
+            FollowUp("", "Since when?", typed="narrowdown ladder k7f3 --install onnxruntime:1.0.."),
+        ]
+
+    def after(self, folder: Path, step: str) -> Path:
+        self.followed.append((folder, step))
         return self.session.folder
 
     def open(self, folder: Path, first: Sequence[Mapping[str, Any]] = ()) -> Any:

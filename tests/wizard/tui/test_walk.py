@@ -886,3 +886,42 @@ async def test_what_a_search_has_found_stays_in_sight_when_it_is_stopped(
         )
         assert "suspects" in text
         assert "trying now" not in text
+
+
+async def test_what_can_be_asked_at_the_end_has_prices_and_esc_comes_back(
+    session: FakeSession, make_app: Make
+) -> None:
+    s.ended(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
+        finish = app.screen
+        finish.action_after()
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        assert "about 30 runs" in golden.text_of(app)
+        await pilot.press("escape")
+        await settle(pilot, lambda: app.screen is finish)
+        assert app.library.followed == []
+        finish.action_after()
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await settle(pilot, lambda: app.library.followed == [(session.folder, "known")])
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen) and app.scene is not None)
+        await pilot.press("escape")
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen) and app.scene is not None)
+        assert not any(isinstance(screen, SessionsScreen) for screen in app.screen_stack)
+
+
+async def test_a_ladder_is_a_command_to_copy_and_runs_nothing(
+    session: FakeSession, make_app: Make
+) -> None:
+    s.ended(session)
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
+        app.screen.action_after()
+        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("down", "enter")
+        await settle(pilot, lambda: "narrowdown ladder k7f3" in golden.text_of(app))
+        assert app.library.followed == []
+        assert "narrowdown ladder" in (session.folder / "last-command.txt").read_text()

@@ -1,5 +1,6 @@
 """The end of the route, whichever end it is."""
 
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -39,6 +40,8 @@ class FinishScreen(SessionScreen):
         "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
         "one folder or zip to share, {rewind} goes back to an earlier question, {terms} explains the words."
     )
+
+    _drawn: Path | None = None  # the session that is shown: another one may have other keys
 
     def content(self) -> ComposeResult:
         told = self.host.fill_in_keys
@@ -82,6 +85,10 @@ class FinishScreen(SessionScreen):
             return
         self.query_one("#route", Route).tell((scene.flow, state.route, state.end, scene.standing))
         verdict = end.verdict if end else ""
+        if scene.folder != self._drawn:
+            self._drawn = scene.folder
+            self.page.scroll_home(animate=False)
+            self.refresh_bindings()
         said = report(scene)
         holds = said.workaround is None or said.workaround.holds
         title_ = end.title if end else state.end
@@ -148,5 +155,5 @@ class FinishScreen(SessionScreen):
         return super().check_action(action, parameters)
 
     def action_after(self) -> None:
-        """Is it known, and what else fixes it? In a new session."""
-        self.host.go_on_after()
+        """What else can be asked, each with its price."""
+        self.host.list_what_follows()

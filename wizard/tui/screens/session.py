@@ -355,5 +355,5 @@ class SessionScreen(Hosted):
     # Leaving
 
     def action_back(self) -> None:
-        """To the sessions. The work goes on."""
-        self.host.show_sessions()
+        """To the session that this one was asked after, else to the list. The work goes on."""
+        self.host.go_back()
