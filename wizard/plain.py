@@ -1,6 +1,7 @@
 """The plain and JSON displays: one line an event, numbered prompts, live progress only where a
 terminal can take it back."""
 
+import contextlib
 import shutil
 import sys
 import time
@@ -9,8 +10,10 @@ from typing import Any, TextIO
 
 import msgspec
 
+from narrowdown.engines.graph.ranges import ALL
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import AnyProbe, Inspect, LoadInputs, Measure, Measurement
+from narrowdown.engines.spec import parse
 from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.figures import curve
@@ -35,7 +38,7 @@ from narrowdown.wizard.session.events import (
     WorkerDied,
 )
 from narrowdown.wizard.session.single import PREFIX
-from narrowdown.wizard.terminal import draws_screens, show
+from narrowdown.wizard.terminal import PAGE, draws_screens, show
 from narrowdown.wizard.words import (
     count,
     duration,
@@ -119,7 +122,7 @@ class PlainDisplay(Display):
 
     On a terminal the probes show as one live line that is rewritten; elsewhere each finished probe
     is a line, and a progress line appears after ``every`` seconds in which nothing was said, then
-    once a minute.
+    once a minute. ``asks``: somebody answers here, so that the answers are listed.
     """
 
     def __init__(
@@ -127,10 +130,12 @@ class PlainDisplay(Display):
         flow: Flow,
         out: TextIO | None = None,
         *,
+        asks: bool = False,
         every: float = 5.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._flow = flow
+        self._asks = asks
         self._out = out or sys.stdout
         self._live = self._out.isatty() and draws_screens()
         self._every = self._wait = every
@@ -149,6 +154,7 @@ class PlainDisplay(Display):
         self._failed = ""  # why the last step ended that did not get through
         self._begun: set[tuple[str, int]] = set()  # visits whose step was started
         self._between = ""  # engine and reference as they were said last
+        self._engines = ("", "")  # the specs of the one under test and of the reference
         self._alone = flow.id.startswith(
             PREFIX
         )  # one step, whose question answers itself: its end says the answer
@@ -189,7 +195,7 @@ class PlainDisplay(Display):
 
     def _say(self, line: str) -> None:
         self._clear()
-        show([line], self._out)
+        show([line], self._out, PAGE)
         self._out.flush()
         self._said = self._clock()
 
@@ -236,6 +242,7 @@ class PlainDisplay(Display):
         again = f", visit {event.visit}" if event.visit > 1 else ""
         again += ", running again" if (event.node, event.visit) in self._begun else ""
         self._begun.add((event.node, event.visit))
+        self._engines = (event.engine, event.reference)
         title = visible(node.title if node else event.node)
         head = f"[{self._questions}] {title}  (step {event.step}{again})"
         between, before = say_engines(event), self._between
@@ -261,8 +268,10 @@ class PlainDisplay(Display):
         if not bad and (self._live or isinstance(probe, Inspect)):
             return []
         what = tried(probe) if probe else event.key[:8]
-        where = f" on {elide(probe.engine, 60)}" if isinstance(probe, Measure) else ""
+        where = self._where(probe) if isinstance(probe, Measure) else ""
         found = say_measurement(measurement) if measurement else "measured"
+        if bad and isinstance(probe, Measure) and probe.candidate.nodes != ALL:
+            found = f"expected error: {found}"  # a search asks about parts that may not build
         if (
             isinstance(probe, LoadInputs)
             and measurement is not None
@@ -272,7 +281,22 @@ class PlainDisplay(Display):
                 measurement.message.rstrip(".")
             )  # no engine was asked: what was given does not fit
             self._unfit = measurement.message
-        return [f"    {what}{where}: {found}, {duration(event.seconds)}"]
+        spent = f", {duration(event.seconds)}" if event.seconds >= 1 else ""
+        return [f"    {what}{where}: {found}{spent}"]
+
+    def _where(self, probe: Measure) -> str:
+        """On which engine, and with which options, where it is not the one under test as it is
+        given. The optimizers that are off were told as what is tried."""
+        tested, reference = self._engines
+        if probe.engine in (tested, reference):
+            return "" if probe.engine == tested else " on the reference"
+        said = f" on {probe.engine}"
+        with contextlib.suppress(ValueError):  # a stranger's journal
+            asked, given = parse(probe.engine), parse(tested)
+            if asked.name == given.name:
+                more = [o for o in asked.list_changes(given) if not o.startswith("disabled_")]
+                said = f" with {', '.join(more)}" if more else ""
+        return visible(elide(said, 30))
 
     def _finished(self, event: StepFinished) -> list[str]:
         if event.status != "done":
@@ -304,11 +328,11 @@ class PlainDisplay(Display):
             again = f"  (visit {event.visit})" if event.visit > 1 else ""
             lines += ["", f"[{self._questions}] {visible(node.title)}{again}"]
         lines.append(f"    {visible(event.ask)}")
-        for position, offer in enumerate(event.answers, 1):
+        for position, offer in enumerate(event.answers if self._asks else (), 1):
             mark = "*" if offer.recommended else " "
             lines.append(f"    {mark} {position}  {visible(offer.text)}")
-        if event.because and event.because != self._message:
-            lines.append(f"      because: {visible(event.because)}")
+        if because := event.because.removeprefix(self._message).strip():
+            lines.append(f"      because: {visible(because)}")
         return lines
 
 

@@ -14,6 +14,7 @@ from narrowdown.wizard.words import BEFORE_UNIT, visible
 _QUOTED = re.compile(r"(?<!\w)'[^']+'(?!\w)")
 _LABEL = re.compile(r" *\S[^:]{0,30}? {2,}(?=\S)")  # ``  report   ``, ``    * 1  ``
 LINES_ALONE = ("", "dumb", "unknown")  # values of TERM: no cursor to move
+PAGE = 70  # columns of a log: it is read in windows and mails that are no wider
 
 
 def say(sentence: str) -> None:
@@ -22,12 +23,14 @@ def say(sentence: str) -> None:
     sys.stderr.flush()
 
 
-def show(lines: Iterable[str], out: TextIO | None = None) -> None:
+def show(lines: Iterable[str], out: TextIO | None = None, most: int = 0) -> None:
     """Write lines for people, each ended. A terminal would break a long one inside a word, so it is
-    broken at spaces there; a file or a pipe gets it whole, for ``grep``. What is to be pasted is
-    printed as it is: our breaks would be copied with it."""
+    broken at spaces there; a file or a pipe gets it whole, for ``grep``, unless ``most`` columns
+    are the most anywhere. What is to be pasted is printed as it is: our breaks would be copied with
+    it."""
     out = out or sys.stdout
-    width = shutil.get_terminal_size((80, 24)).columns if out.isatty() else 0
+    width = shutil.get_terminal_size((80, 24)).columns if out.isatty() else most
+    width = min(width, most or width)
     for line in lines:
         out.write("\n".join(fold(line, width)) + "\n")
 

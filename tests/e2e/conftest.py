@@ -30,6 +30,11 @@ class Ran(msgspec.Struct):
     out: str
     err: str
 
+    @property
+    def said(self) -> str:
+        """What it wrote for people, without where the lines were broken."""
+        return " ".join(self.out.split())
+
     def json(self) -> Any:
         return json.loads(self.out)
 

@@ -176,7 +176,7 @@ def test_a_journal_that_lost_its_last_lines_says_so(narrowdown, halfway: Path) -
     ran = narrowdown("resume", halfway, "--display", "plain")
     assert ran.code == 10
     said = f"The journal ends at event {len(lines) - 3}, and {len(lines)} were written: the last 3 events of it are gone."
-    assert said in ran.out
+    assert said in ran.said
 
 
 def test_the_description_and_the_flow_are_what_was_written(narrowdown, halfway: Path) -> None:

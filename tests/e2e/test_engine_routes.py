@@ -96,7 +96,7 @@ def test_openvino_says_what_it_computed_in_everywhere(narrowdown: Callable, tmp_
         "plain",
     )
     assert ran.code == 10, ran.out + ran.err
-    assert note in ran.out
+    assert note in ran.said
     assert note in narrowdown("report", session, "--format", "md").out.replace("\\", "")
     for form in ("html", "json"):
         assert note in narrowdown("report", session, "--format", form).out, form

@@ -293,7 +293,7 @@ def test_a_faultless_model_under_every_engine(walk: Walk, models: Path, engine: 
         assert f"{nearest} allowed" in report.explanation
         assert (
             f"{nearest} allowed ({say_percent(ALLOWED[precision])} for {precision.upper()})"
-            in walked.ran.out
+            in walked.ran.said
         )
         assert report.worst_sample.partition("/")[0] in ("real:0", "random:0")
     assert "nearest to failing" in to_markdown(report)
@@ -313,8 +313,8 @@ def test_a_checker_that_passes_nothing_tells_nothing(walk: Walk, models: Path) -
     command = "sh -c 'echo one; echo two; echo three; echo no GPU >&2; exit 1' sh {model}"
     walked = walk(tiny.faultless(models), "--check", command)
     assert walked.ran.code == 6, walked.ran.out
-    assert "It does not pass a model that only hands its inputs on either" in walked.ran.out
-    assert "It last printed: two | three | no GPU" in walked.ran.out
+    assert "It does not pass a model that only hands its inputs on either" in walked.ran.said
+    assert "It last printed: two | three | no GPU" in walked.ran.said
     assert "It last printed: two | three | no GPU" in walked.ran.err
     assert [v.node for v in walked.reading.state.route] == ["reproduce"]
     report = walked.reading.report()

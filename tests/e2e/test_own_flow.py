@@ -120,7 +120,7 @@ def test_without_a_screen(narrowdown: Narrowdown, tmp_path: Path, flow: Path, di
     if display == "plain":
         for words in (
             "What is it about?",
-            "12  Sight twelve",
+            "Sight twelve",
             "Is that enough?  (visit 2)",
             "Handed over to the day shift",
         ):

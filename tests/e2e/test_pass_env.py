@@ -71,7 +71,7 @@ def test_who_forgets_it_is_told(tmp_path: Path, surroundings: dict[str, str], ch
         "step", "compare", MODEL, "--check", check, "--session", session, "--display", "plain"
     )
     told = "begin a new session with --pass-env HF_TOKEN."
-    assert told in ran.out + ran.err
+    assert told in ran.said + ran.err
     assert [told in e["text"] for e in events(session) if e["kind"] == "note.added"] == [True], (
         "once"
     )

@@ -142,8 +142,8 @@ def test_a_model_that_is_refused_whatever_is_cut_out_of_it_accuses_no_node(
     assert (walked.ran.code, walked.answers()) == (6, [("reproduce", "refused-whole")])
     report = walked.reading.report()
     assert (report.end, report.culprits) == ("refused-whole", ())
-    assert "each that was tried alone (/Relu, /Exp) is refused in the same words" in walked.ran.out
-    assert "onnx.version_converter.convert_version(onnx.load(PATH), 13)" in walked.ran.out
+    assert "each that was tried alone (/Relu, /Exp) is refused in the same words" in walked.ran.said
+    assert "onnx.version_converter.convert_version(onnx.load(PATH), 13)" in walked.ran.said
 
 
 def test_the_flow_precision_stops_at_once(walk: Walk, models: Path) -> None:

@@ -130,7 +130,7 @@ def test_a_journal_with_a_torn_tail(narrowdown, session: Path) -> None:
     journal.write_bytes(journal.read_bytes()[:-20])
     ran = narrowdown("resume", session, "--display", "plain")
     assert ran.code == 10
-    assert "it was set aside as journal.torn-1" in ran.out
+    assert "it was set aside as journal.torn-1" in ran.said
     assert (session / "journal.torn-1").read_bytes()
 
 

@@ -44,11 +44,11 @@ class Said(NamedTuple):
 
 
 def failing(said: Said) -> str:
-    return said.fails.ran.out
+    return said.fails.ran.said
 
 
 def passing(said: Said) -> str:
-    return said.passes.ran.out
+    return said.passes.ran.said
 
 
 def golden(name: str, _said: Said) -> str:

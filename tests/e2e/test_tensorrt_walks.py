@@ -86,7 +86,7 @@ def test_version_11_is_given_a_file_with_its_types_that_was_run(
     assert (report.verdict, report.culprits[0].cause) == ("worked-around", "overflow")
     assert (
         "worked-around.onnx (your model with 4 nodes in FP32), loaded and run: right on 40 of 40 samples."
-        in walked.ran.out
+        in walked.ran.said
     )
     made = onnx.load(walked.folder / "worked-around.onnx")
     assert {"Cast", "Pow"} <= {node.op_type for node in made.graph.node}

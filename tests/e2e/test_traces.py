@@ -172,7 +172,7 @@ def test_what_stays_in_it_is_named(desk: Desk, compared: Path) -> None:
         "run", path, "--inputs", inputs, "--engine", "emulate:precision=fp16", "--session", session
     )
     assert ran.code == 0, ran.out + ran.err
-    line = next(line for line in ran.out.splitlines() if "Look before you send" in line)
+    line = ran.said.partition("Look before you send")[2].partition(" report ")[0]
     assert {
         name.rpartition("/")[2].split(" ")[0] for name, _ in found(session / "case", desk.words)
     } >= {"model.onnx"}

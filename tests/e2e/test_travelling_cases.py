@@ -80,7 +80,7 @@ def test_the_line_that_shows_the_fault_can_be_pasted(
         "--display",
         "plain",
     )
-    line = re.search(r"\((python .*check\.py\S*) shows the fault again\)", ran.out)
+    line = re.search(r"(python .*check\.py\S*) shows the fault again", ran.out)
     assert line, ran.out
     assert shlex.split(line[1]) == ["python", str(place / "case" / "check.py")]
 

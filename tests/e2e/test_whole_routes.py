@@ -84,10 +84,10 @@ def test_shapes_cnn_names_the_optimizer_and_its_bundle_and_reports_are_read(
     wrong = f"The part by itself is {wrong_by(float(printed[1]), 'rel_l2')} (wrong by "
     assert wrong in (case / "issue.md").read_text(), "its maintainer sees what its finder was told"
     assert (
-        "  known    It looks like microsoft/onnxruntime#18136, which ONNX Runtime 1.32.0 has fixed"
-        in ran.out
+        "known It looks like microsoft/onnxruntime#18136, which ONNX Runtime 1.32.0 has fixed"
+        in ran.said
     )
-    assert "  send     If it is still wrong there, send it as a zip file" in ran.out
+    assert "send If it is still wrong there, send it as a zip file" in ran.said
     assert "(is it that bug, and what else fixes it?)" in ran.out
 
     same = narrowdown("replay", session)

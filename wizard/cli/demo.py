@@ -18,6 +18,6 @@ def demo(arguments: argparse.Namespace) -> int:
         "auto",
         "plain",
     ):
-        print(demos.DEMOS[arguments.name].about, flush=True)
+        terminal.show([demos.DEMOS[arguments.name].about], most=terminal.PAGE)
     arguments.welcome = demos.DEMOS[arguments.name].about
     return run.start(problem, arguments, person=interactive)[0]

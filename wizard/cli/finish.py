@@ -3,6 +3,7 @@ and the last lines say what was found and where it lies."""
 
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -117,15 +118,13 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
     pasted stays in one row."""
     place, problem, state = reading.folder, reading.description.problem, reading.state
     end = reading.flow.ends.get(report.end)
-    said = end is not None and report.headline == end.title  # by the display, already
-    terminal.show(map(visible, summary(report)[1 if said else 0 :]))
+    headed = end is not None and report.headline == end.title  # by the display, already
+    tell = partial(terminal.show, most=terminal.PAGE)
+    tell(map(visible, summary(report)[1 if headed else 0 :]))
     if written.case and (Path(written.case) / APPLY).is_file():
         first = say_first(report.workaround, str(Path(written.case) / APPLY))
-        terminal.show(
-            [
-                f"  apply    {visible(first.text[0].lower() + first.text[1:] if first.typed else first.text)}"
-            ]
-        )
+        text = first.text[0].lower() + first.text[1:] if first.typed else first.text
+        tell([f"  apply    {visible(text)}"])
         if first.typed:
             print(f"           {visible(first.typed)}")
     if written.case:
@@ -135,32 +134,32 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
             if can_check(problem)
             else "commands.sh says how to see it"
         )
-        print(f"  case     {written.case}  ({shows})")
+        print(f"  case     {written.case}\n           {shows}")
         whose = name_addressee(report.engine, [c.cause for c in report.culprits])
         for deed in list_known(report):
-            terminal.show([f"  known    {visible(deed.text)}"])
+            tell([f"  known    {visible(deed.text)}"])
         send = say_when(report, f"send it as a zip file to {whose}; {ISSUE} in it is the text")
-        terminal.show([f"  send     {send.removeprefix('Send ')}"])
+        tell([f"  send     {send.removeprefix('Send ')}"])
         if (Path(written.case) / TRACES).is_file():
-            print(
-                f"           {visible((Path(written.case) / TRACES).read_text(encoding='utf-8').strip())}"
-            )
+            traces = (Path(written.case) / TRACES).read_text(encoding="utf-8").strip()
+            tell([f"           {visible(traces)}"])
     if written.model:
-        print(f"  model    {written.model}  (with the workaround applied)")
+        print(f"  model    {written.model}\n           (with the workaround applied)")
     name = folders.name_for_command(place)
     if written.report:
         print(f"  report   {place / 'report.html'}")
     else:
-        print(
-            f"  report   narrowdown resume {name}  (writes what could not be written, once it can)"
-        )
+        print(f"  report   narrowdown resume {name}")
+        print("           (writes what could not be written, once it can)")
     print(f"  session  {place}")
     if offer(state, problem):
         asked = ask_known(report)
-        print(f"  next     narrowdown after {name}  ({asked[:1].lower()}{asked[1:]})")
+        print(f"  next     narrowdown after {name}")
+        tell([f"           ({asked[:1].lower()}{asked[1:]})"])
     if line := offer_like(state, problem, name):
-        print(f"  next     {visible(line)}  (built from the model it can be taken apart)")
+        print(f"  next     {visible(line)}")
+        print("           (built from the model it can be taken apart)")
     if line := offer_ladder(state, problem, name):
-        print(
-            f"  next     {line}  (since when, and is it fixed? It installs releases and says first how large they are)"
-        )
+        print(f"  next     {line}")
+        said = "since when, and is it fixed? It installs releases and says first how large they are"
+        tell([f"           ({said})"])

@@ -290,7 +290,7 @@ def walk(
             print(said, file=sys.stderr if name == "json" else sys.stdout)
             return Exit.FOUND
         flow = flow_of(place)
-        shown = display(name, flow)
+        shown = display(name, flow, asks=person)
         prompt = (JsonPrompt() if name == "json" else Prompt(flow)) if person else None
         follower = Follower(
             client, shown, prompt=prompt, since=since, name=folders.name_for_command(place)
@@ -378,13 +378,13 @@ def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"
 
 
-def display(name: str, flow: Flow) -> Display:
-    """A text display on stdout."""
+def display(name: str, flow: Flow, *, asks: bool = False) -> Display:
+    """A text display on stdout; ``asks``: as of ``PlainDisplay``."""
     if name == "json":
         return JsonDisplay(sys.stdout)
     if name == "none":
         return Display()
-    return PlainDisplay(flow, sys.stdout)
+    return PlainDisplay(flow, sys.stdout, asks=asks)
 
 
 def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool = False) -> int:

@@ -19,7 +19,7 @@ def summary(report: Report) -> list[str]:
         said = _last_word(report.route[-1]) if report.route and report.end else []
         first = [report.explanation] if said and report.explanation not in said[0] else []
         # Of a workaround without a culprit: on what it was tried, and the bound for others.
-        told = [*first, *said, *(w.known[1:] if w else ()), *report.advice.splitlines()]
+        told = [*first, *said, *(w.known[1:] if w else ()), *_paragraphs(report.advice)]
     else:
         culprits = (_culprit(c, n, metric) for n, c in enumerate(report.culprits, 1))
         told = [
@@ -31,6 +31,11 @@ def summary(report: Report) -> list[str]:
             *(say_weighed(row, report.scores, metric) for row in report.scores),
         ]
     return [report.headline, *(f"  {line}" for line in told)]
+
+
+def _paragraphs(text: str) -> list[str]:
+    """Each in one line: whoever shows it breaks lines where it must."""
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
 def _culprit(c: Culprit, position: int, metric: str) -> list[str]:

@@ -36,7 +36,7 @@ def log(scene: Scene) -> tuple[str, ...]:
     lines += rows or [nothing(scene)]
     written = [line for line in scene.log if line.strip()]
     lines += (
-        ["", "what the engine wrote:", *written]
+        ["", "what the engine wrote (errors about parts are expected in a search):", *written]
         if written
         else ["", "the engine has written nothing"]
     )
