@@ -131,6 +131,7 @@ RULES = (
     ("docs/clusters.md", "sh docs/cluster-tls.sh", "parsed: tests/engines/cluster/test_unreached.py runs it"),
     ("docs/clusters.md", "dask ", "parsed: runs until it is stopped; tests/engines/cluster starts both"),
     ("docs/clusters.md", "narrowdown run", "parsed: hosts with GPUs; tests/engines/cluster runs sessions on hosts with none"),
+    ("docs/python.md", "narrowdown run", "parsed: the name of a command; tests/e2e/test_python.py has the page's own code run"),
     ("*", "git ", "parsed: the network, and where from is the reader's affair"),
     ("*", "chmod", "parsed: half a command, for a file of the reader's"),
     ("*", "make demo", "demos"),

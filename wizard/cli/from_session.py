@@ -56,7 +56,7 @@ def after(arguments: argparse.Namespace) -> int:
     if scored := score(arguments.score) if arguments.score else "":
         run.agreed(Problem(model="", reference="", score=scored))
     person = not arguments.answers and run.guided(State(), name)
-    return run.follow(source, arguments, scored, person=person, script=arguments.answers)
+    return run.follow(source, arguments, scored, person=person, script=arguments.answers)[0]
 
 
 def options_given(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Parser(argparse.ArgumentParser):
             word = message.removeprefix("unrecognized arguments: ").split()[0]
             if word.startswith("-"):
                 known = [option for action in self._actions for option in action.option_strings]
-                return f"There is no option '{word}' here.{suggestion(word.partition('=')[0], known, ' ')}"
+                option = word.partition("=")[0]
+                return f"There is no option '{option}' here.{suggestion(option, known, ' ')}"
             return f"'{word}' was not expected."
         return message[:1].upper() + message[1:] + ("" if message.endswith((".", "?")) else ".")
 

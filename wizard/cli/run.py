@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,17 @@ def open_(arguments: argparse.Namespace) -> int:
 
 def run(arguments: argparse.Namespace) -> int:
     """``narrowdown run MODEL``: recommended or scripted answers."""
+    return expected(arguments.expect, walk_through(arguments)[0])
+
+
+def walk_through(arguments: argparse.Namespace) -> tuple[int, Path]:
+    """The same: how the session ended, whatever was expected, and its folder."""
     problem = problem_from(arguments)
     code, place = start(problem, arguments, person=False, usual=say_usual(arguments))
     if problem.score and code == Exit.FOUND and not arguments.detach:
-        follow(place, arguments, "", person=False)  # what counts is measured of what was found
-    return expected(arguments.expect, code)
+        # What counts is measured of what was found.
+        _, place = follow(place, arguments, "", person=False)
+    return code, place
 
 
 def follow(
@@ -53,9 +59,10 @@ def follow(
     *,
     person: bool,
     script: str | None = None,
-) -> int:
+) -> tuple[int, Path]:
     """Go on from an ended session with what follows a failing case, in a new one, once all that
-    runs then is admitted. ``script``: a file of answers. Raises Untrusted, Refusal."""
+    runs then is admitted: the exit code, and its folder. ``script``: a file of answers. Raises
+    Untrusted, Refusal."""
     from narrowdown.wizard.follow_up import begin_after
 
     base = folders.describe(source).problem
@@ -65,14 +72,8 @@ def follow(
         consent = trust.admit(scored, arguments.yes_run_scripts)
     place, known = begin_after(source, score, executor=executor(arguments))
     said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
-    return go_on(
-        place,
-        f"{said}; {count(known, 'measurement')} taken over.",
-        arguments,
-        consent,
-        person=person,
-        script=script,
-    )
+    said = f"{said}; {count(known, 'measurement')} taken over."
+    return go_on(place, said, arguments, consent, person=person, script=script), place
 
 
 def go_on(
@@ -201,23 +202,31 @@ def start(
     """Make the session, or go on with the one that ``--session`` names, and walk it: the exit code,
     and its folder. ``usual``: what is said of an engine that nobody named, once nothing is
     refused."""
-    loaded, typed = checked_flow(problem.flow), problem
+    display_name(arguments, person=person)  # refuses before a session exists
+    place, script, consent = begin(problem, arguments, agreed)
+    if usual:
+        terminal.say(usual)
+    return walk(place, arguments, script, consent, person=person), place
+
+
+def begin(
+    problem: Problem, arguments: argparse.Namespace, agree: Callable[[Problem], Consent]
+) -> tuple[Path, Script, Consent]:
+    """The folder of a new session, or of the one that ``--session`` names, the scripted answers,
+    and what may run. ``agree``: to what stands in the PROBLEM as it was given. Raises Refusal."""
+    loaded, given = checked_flow(problem.flow), problem
     if (
         loaded.flow.reference
         and problem.reference == Problem(model="").reference
         and not getattr(arguments, "reference", "")
     ):
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
-    display_name(arguments, person=person)  # refuses before a session exists
     script = scripted(arguments, loaded.flow)
     passed_variables.refuse(problem, arguments.pass_env, executor(arguments))
-    consent = agreed(typed)
-    if problem is not typed:  # the flow may be somebody else's
+    consent = agree(given)
+    if problem is not given:  # the flow may be somebody else's
         consent = trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))
-    place = session_folder(problem, loaded.text, arguments.session)
-    if usual:
-        terminal.say(usual)
-    return walk(place, arguments, script, consent, person=person), place
+    return session_folder(problem, loaded.text, arguments.session), script, consent
 
 
 def agreed(problem: Problem, yes: Collection[str] = (), edited: Problem | None = None) -> Consent:
