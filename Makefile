@@ -68,5 +68,5 @@ $(VENV)/.demo: pyproject.toml constraints.txt .ci/setup
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt .ci/setup
-	@.ci/setup demo,openvino,cluster,dev $(VENV)
+	@.ci/setup demo,openvino,cluster,agent,dev $(VENV)
 	@touch $@ $(VENV)/.demo

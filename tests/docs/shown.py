@@ -26,7 +26,7 @@ PROGRAMS = (
 )  # fmt: skip
 VERBS = (
     "open", "run", "resume", "edit", "after", "watch", "replay", "report", "export", "sessions", "show", "diff", "engines",
-    "diff-tactics", "flow", "step", "demo", "help", "ladder", "trigger",
+    "diff-tactics", "flow", "step", "demo", "help", "ladder", "trigger", "mcp",
 )  # fmt: skip
 
 # Scene -> the test that runs every command of it.
@@ -153,6 +153,7 @@ RULES = (
     ("docs/json.md", "narrowdown diff", "parsed: two sessions, which tests/e2e/test_diff.py has"),
     ("docs/troubleshooting.md", "narrowdown diff", "parsed: two sessions, which tests/e2e/test_diff.py has"),
     ("docs/concepts.md", "step repeat", "parsed: TensorRT, which alone leaves such files"),
+    ("*", "narrowdown mcp", "parsed: serves a client until it leaves; tests/wizard/agent is one"),
     ("*", "narrowdown demo", "demos"),
     ("*", "narrowdown engines", "surveys"),
     ("*", "narrowdown flow", "at once"),

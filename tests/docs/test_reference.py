@@ -12,8 +12,9 @@ import os
 import re
 import textwrap
 import tokenize
+import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -506,3 +507,51 @@ def test_every_file_that_is_named_is_there() -> None:
         for name in told - written_by_the_reader
         if not any((root / name).exists() for root in roots)
     } == set()
+
+
+LLMS = DOCS.parent / "llms.txt"
+LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def index_pages() -> Iterator[Path]:
+    """README, then each page that the index names, in its order."""
+    yield DOCS.parent / "README.md"
+    links = (
+        target.partition("#")[0]
+        for _, target in LINK.findall((DOCS / "README.md").read_text("utf-8"))
+    )
+    for target in dict.fromkeys(link for link in links if link.endswith(".md")):
+        yield (DOCS / target).resolve()
+
+
+def page_entry(page: Path) -> str:
+    """``- [title](path): first sentence``."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    blocks = [" ".join(block.split()) for block in text.split("\n\n") if block.strip()]
+    title = next(block.removeprefix("# ") for block in blocks if block.startswith("# "))
+    prose = (LINK.sub(r"\1", block) for block in blocks if re.match(r"[\w`*'\"(\[]", block))
+    first = re.split(r"(?<=[.?!]) (?=[A-Z`*])", next(prose, ""))[0].replace("**", "")
+    place = page.relative_to(DOCS.parent).as_posix()
+    return f"- [{title}]({place})" + (f": {first}" if first else "")
+
+
+def llms() -> str:
+    about = tomllib.loads((DOCS.parent / "pyproject.toml").read_text("utf-8"))["project"][
+        "description"
+    ]
+    return "\n".join(
+        ["# Narrowdown", "", f"> {about}", "", "## Docs", "", *map(page_entry, index_pages()), ""]
+    )
+
+
+@pytest.mark.skipif(not (DOCS.parent / "AGENTS.md").exists(), reason="not in a checkout")
+def test_llms_txt_lists_every_page_of_the_index() -> None:
+    """The manual for programs that read."""
+    if os.environ.get("NARROWDOWN_WRITE_DOCS"):
+        LLMS.write_text(llms(), encoding="utf-8")
+    assert LLMS.read_text(encoding="utf-8") == llms(), (
+        "older than the pages: NARROWDOWN_WRITE_DOCS=1 pytest tests/docs"
+    )
+    named = [DOCS.parent / target for _, target in LINK.findall(LLMS.read_text(encoding="utf-8"))]
+    assert len(named) > 10
+    assert [page for page in named if not page.is_file()] == []

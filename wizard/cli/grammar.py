@@ -313,6 +313,10 @@ def _fill_demo(made: Parser) -> None:
     add_running(made)
 
 
+def _fill_mcp(made: Parser) -> None:
+    add_flag(made, "--skill", "print the skill file for a coding agent, and end")
+
+
 def _fill_help(made: Parser) -> None:
     add_one(made, "words", "COMMAND", "a command; none: all of them", nargs="*")
 
@@ -398,6 +402,12 @@ COMMANDS: tuple[Entry, ...] = (
         Command("demo", "demo"),
         "a real model with a real failure on this machine, no GPU",
         _fill_demo,
+    ),
+    Entry(
+        "mcp",
+        Command("mcp", "mcp"),
+        "a server for coding agents, on stdin and stdout",
+        _fill_mcp,
     ),
     Entry(
         "help",
