@@ -1,5 +1,5 @@
-"""The moving picture of the README: a real session of the demo ``magika`` in one SVG, played by CSS
-alone. python docs/screenshots/moving.py [SESSION]
+"""The moving picture of the README: a real session of the demo ``shapes`` in one SVG, played by CSS
+alone, from the command to the verdict. python docs/screenshots/moving.py [SESSION]
 
 The demo is walked with a real runner and real engines, or a finished session's folder is named; its
 journal is then shown to the screens bit by bit. How long a frame stays is chosen for reading. Rows
@@ -21,12 +21,13 @@ from typing import Any, NamedTuple
 SIZE = (100, 30)
 PLACE = Path(tempfile.gettempdir()) / "demo"
 WIDE, TALL, TOP = 8.4, 17.0, 26.0  # of a cell, and of the title bar
+COMMAND = (
+    "$ narrowdown open shapes_cnn.onnx --engine onnxruntime:optimization=all",
+    "    --inputs shapes_cnn_in.npz",
+)
 MOST = 4  # frames of one step at work
-SHORT, LONG, END = (
-    0.4,
-    1.5,
-    6.0,
-)  # seconds that a frame at work, a question and the last screen stay
+# Seconds that a word, a frame at work, a question and the last screen stay.
+TYPED, SHORT, LONG, END = 0.25, 0.4, 1.5, 6.0
 
 Row = tuple[
     tuple[str, str, str, bool], ...
@@ -40,6 +41,17 @@ class Frame(NamedTuple):
     seconds: float
 
 
+def typed() -> list[Frame]:
+    """The command, word by word, as the first thing that is seen."""
+    shown, frames = "", []
+    for part in "\n".join(COMMAND).split(" "):
+        shown = f"{shown} {part}" if frames else part
+        rows = tuple(((line, "#e4e7eb", "", False),) for line in f"{shown}\u2588".split("\n"))
+        if part or not frames:
+            frames.append(Frame(rows, TYPED))
+    return [*frames[:-1], frames[-1]._replace(seconds=LONG)]
+
+
 def rows_of(app: Any) -> tuple[Row, ...]:
     """What the terminal shows now."""
     found = []
@@ -51,7 +63,7 @@ def rows_of(app: Any) -> tuple[Row, ...]:
             ink = style.color.get_truecolor().hex if style and style.color else "#e4e7eb"
             paper = style.bgcolor.get_truecolor().hex if style and style.bgcolor else ""
             if style and style.reverse:
-                ink, paper = paper or "#14171c", ink
+                ink, paper = paper or "#1c1c1c", ink
             look = (ink, paper, bool(style and style.bold))
             if row and row[-1][1:] == look:
                 row[-1] = (row[-1][0] + text, *look)
@@ -68,7 +80,7 @@ def drawn_row(row: Row, classes: dict[tuple[str, bool], str]) -> str:
     parts, x = [], 0
     for text, ink, paper, bold in row:
         wide = cell_len(text)
-        if paper and paper != "#14171c":
+        if paper and paper != "#1c1c1c":
             parts.append(
                 f'<path fill="{paper}" d="M{x * WIDE:.1f} 0h{wide * WIDE:.1f}v{TALL:g}h-{wide * WIDE:.1f}z"/>'
             )
@@ -91,7 +103,7 @@ def moving(frames: Sequence[Frame]) -> str:
     for n, frame in enumerate(frames):
         used = []
         for y, row in enumerate(frame.rows):
-            if any(text.strip() or (paper and paper != "#14171c") for text, _, paper, _ in row):
+            if any(text.strip() or (paper and paper != "#1c1c1c") for text, _, paper, _ in row):
                 used.append(
                     f'<use href="#{ids.setdefault(row, f"r{len(ids)}")}" y="{TOP + y * TALL:g}"/>'
                 )
@@ -116,11 +128,11 @@ def moving(frames: Sequence[Frame]) -> str:
     width, height = SIZE[0] * WIDE + 16, SIZE[1] * TALL + TOP + 8
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="-8 0 {width:g} {height:g}" role="img" '
-        'aria-label="A session of the demo magika, from the first question to the cause and the workaround">'
+        'aria-label="A session of the demo shapes, from the command to the cause and the workaround">'
         f"<style>text{{font:14px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;white-space:pre}}{colours}"
         f".f{{visibility:hidden;animation:{whole:.2f}s steps(1,end) infinite}}{''.join(steps)}"
         "@media (prefers-reduced-motion:reduce){.f{animation:none}.f:last-of-type{visibility:visible}}</style>"
-        f'<defs>{rows}</defs><rect x="-8" width="{width:g}" height="{height:g}" rx="8" fill="#14171c"/>'
+        f'<defs>{rows}</defs><rect x="-8" width="{width:g}" height="{height:g}" rx="8" fill="#1c1c1c"/>'
         '<circle cx="8" cy="13" r="5" fill="#ff5f57"/><circle cx="25" cy="13" r="5" fill="#febc2e"/>'
         f'<circle cx="42" cy="13" r="5" fill="#28c840"/>{"".join(shown)}</svg>\n'
     )
@@ -218,7 +230,7 @@ async def frames_of(folder: Path) -> list[Frame]:
 
         def problem(self, folder: Path) -> Any:
             return msgspec.structs.replace(
-                super().problem(folder), model="model.onnx", inputs=("inputs.npz",)
+                super().problem(folder), model="shapes_cnn.onnx", inputs=("shapes_cnn_in.npz",)
             )
 
         def finish(self, folder: Path) -> None:
@@ -276,7 +288,7 @@ def main() -> None:
                 "XDG_STATE_HOME": str(PLACE / "state"),
             }
             start = "import sys; from narrowdown.wizard.cli import main; sys.exit(main())"
-            words = [sys.executable, "-P", "-c", start, "demo", "magika", "--display", "none"]
+            words = [sys.executable, "-P", "-c", start, "demo", "shapes", "--display", "none"]
             subprocess.run(words, env={**os.environ, **home}, check=True)
             (folder,) = (journal.parent for journal in (PLACE / "sessions").glob("*/journal.jsonl"))
         # Paths are shown from the home folder on: those of this machine are no picture.
@@ -284,6 +296,7 @@ def main() -> None:
         frames = asyncio.run(frames_of(folder))
     finally:
         shutil.rmtree(PLACE, ignore_errors=True)
+    frames = [*typed(), *frames]
     target.write_text(moving(frames), encoding="utf-8")
     print(
         f"{target}: {len(frames)} frames, {sum(f.seconds for f in frames):.0f} s, {target.stat().st_size >> 10} KiB"

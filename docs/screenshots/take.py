@@ -15,11 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 SIZE = (104, 32)
-FACES = ("sessions", "setup", "offer", "running", "ask", "finish")
-CARDS = {
-    "ask": {"t": "terms", "m": "map", "r": "rewind"},
-    "finish": {"v": "pictures"},
-}  # face -> key -> picture
+FACES = ("running", "ask", "finish")
+CARDS = {"ask": {"m": "map"}}  # face -> key -> picture
 PLACE = Path(tempfile.gettempdir()) / "demo"  # what the pictures show as the folder of the model
 
 
@@ -91,8 +88,6 @@ async def take(folder: Path) -> None:
 
         while face() != "ended":
             await until(lambda: face() in ("offer", "ask", "ended"))
-            if (face(), node()) == ("offer", "tactics"):
-                await keep("offer")
             if (face(), node()) == ("ask", "tactics"):
                 await keep("ask")
                 await cards("ask")
@@ -113,13 +108,6 @@ async def take(folder: Path) -> None:
             await until(lambda before=before: (face(), node()) != before and face() != "running")
         await until(lambda: bool(app.scene and app.scene.files))
         await keep("finish")
-        await cards("finish")
-        await pilot.press("b")
-        await until(lambda: bool(getattr(app.screen, "chosen", None)))
-        await keep("sessions")
-        await pilot.press("n")
-        await pilot.pause(0.3)
-        await keep("setup")
     missing = {*FACES, *(name for face in CARDS.values() for name in face.values())} - kept
     if missing:
         raise SystemExit(f"Not taken: {', '.join(sorted(missing))}; try again.")

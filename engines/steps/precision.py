@@ -27,7 +27,7 @@ class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     samples_ok: int = 0
     samples: int = 0  # tuning samples
     unseen_ok: int = 0  # held-out samples that pass
-    unseen: int = 0  # that it was not made on
+    unseen: int = 0  # held-out samples
     undetermined: int = 0  # samples not counted: too close to call
     error: float | None = None
     tolerance: float = 0.0

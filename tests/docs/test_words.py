@@ -83,7 +83,7 @@ BARS = {
         r"(?<!by )\bhand(?:s|ed)? (?:it |this )?on\b|infinitely wrong|what is accused|you know why it did not|"
         r"[Nn]obody can say|neither right nor wrong|itself is not what was recorded|refuses all of it|could not be cleaned|"
         r"comes and goes needs|the last place of (?:its|the)|nothing to spare|goes on with that|gives your own|"
-        r"\bit was made on\b|[Ii]t had not seen|top-1 answer",
+        r"\bit was (?:not )?made on\b|[Ii]t had not seen|top-1 answer",
         "the words of CONTRIBUTING.md: fixed, works, share, held-out samples, Inf or NaN, the nodes found so far",
         "right on 8 of 8 it was made on",
         "run it by hand on a model; it was made once more",
