@@ -28,9 +28,9 @@ class LayerRow(msgspec.Struct, frozen=True):
     """A row of the table ``layers``: what was measured of one quantized layer. SQNR in dB, of
     several the worst; None where it was not measured."""
 
-    layer: str
-    op: str
-    output: str
+    layer: str  # node
+    op: str  # operator
+    output: str  # tensor
     sqnr_db: float | None  # of its output with this layer alone quantized
     cumulative_db: float | None  # in the quantized model
     weights_db: float | None  # of what its pairs make of its weights
@@ -38,7 +38,7 @@ class LayerRow(msgspec.Struct, frozen=True):
     effect: float | None  # error on the model's outputs with this layer alone quantized
     codes: str  # element type of its codes
     scales: str  # of its weights: `per-tensor`, `per-channel`, `blocks` or empty
-    left_in_float: bool
+    left_in_float: bool  # by the workaround
     movable: bool  # whether it can be left in float
     node: int = -1  # number of the node in the model; -1 in earlier versions
 

@@ -58,6 +58,7 @@ class RewriteRow(msgspec.Struct, frozen=True):
     """A row of the table ``rewrites``."""
 
     rewrite: str  # its name
+    # `cures`: it works on every sample
     verdict: Literal["cures", "fails", "inexact", "nothing to do", "not run"]
     changed: tuple[str, ...] = ()  # nodes that it changes
     exact: float | None = None  # what the reference's own answer moves by

@@ -5,13 +5,8 @@ journal.
 """
 
 import argparse
-import ast
-import inspect
-import io
 import os
 import re
-import textwrap
-import tokenize
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -30,7 +25,6 @@ from narrowdown.engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
 from narrowdown.engines.compare.tolerance import ULPS
 from narrowdown.engines.data.tactic_replay import Suspect
 from narrowdown.engines.declaration import Option, Recipe
-from narrowdown.engines.findings import Lookalike
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.workers.pool import Slot
 from narrowdown.wizard.cli.arguments import parser
@@ -41,6 +35,7 @@ from narrowdown.wizard.report import document
 from narrowdown.wizard.report.differences import Difference
 from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.runner.table import Compared, Result, Row, Stand
+from narrowdown.wizard.schemas.remarks import remarks
 from narrowdown.wizard.session import events, folder
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -170,36 +165,6 @@ def engines() -> str:
     return "\n\n".join(parts)
 
 
-def remarks(struct: type) -> dict[str, str]:
-    """Each field's comment in the source, also of a struct that it stands on."""
-    bases = [b for b in reversed(struct.__mro__) if b.__module__.startswith("narrowdown")]
-    return {name: text for base in bases for name, text in own_remarks(base).items()}
-
-
-def own_remarks(struct: type) -> dict[str, str]:
-    """Each field's comment: on its own lines, or on the lines right above it."""
-    source = textwrap.dedent(inspect.getsource(struct))
-    comments = {
-        token.start[0]: token.string.lstrip("# ")
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
-    }
-    (made,) = ast.parse(source).body
-    assert isinstance(made, ast.ClassDef)
-    bases = [
-        b for b in struct.__bases__ if b is not msgspec.Struct and issubclass(b, msgspec.Struct)
-    ]
-    said = {name: words for base in bases for name, words in remarks(base).items()}
-    end = made.lineno
-    for node in made.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            lines = range(end + 1, (node.end_lineno or node.lineno) + 1)
-            words = " ".join(comments[line] for line in lines if line in comments)
-            said[node.target.id] = words.replace("``", "`")
-        end = node.end_lineno or node.lineno
-    return said
-
-
 def choices(annotation: Any) -> str:
     """The words that a field may hold, where they are a few."""
     found = [
@@ -258,14 +223,6 @@ REPORT = {
     "stop": document.Stop,
     "depth": document.Depth,
     "ruled-out": document.RuledOut,
-    "lookalike": Lookalike,
-    "layer": document.QuantizedLayer,
-    "rewritten": document.Rewritten,
-    "weighed": document.Weighed,
-    "trigger": document.Trigger,
-    "varied": document.FactorRow,
-    "tried": document.Tried,
-    "brought": document.Brought,
 }
 LISTED = {"summary": folder.Summary}
 REPLAYED = {"replay": Result, "compared": Compared, "stand": Stand, "row": Row}

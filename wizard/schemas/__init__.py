@@ -13,6 +13,7 @@ from narrowdown.wizard.plain import Refused
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.runner.progress import Snapshot
 from narrowdown.wizard.runner.table import Result
+from narrowdown.wizard.schemas.remarks import remarks
 from narrowdown.wizard.session.events import VERSION, AnyEvent, Event
 
 
@@ -50,7 +51,24 @@ def generate(name: str) -> str:
             else ["v"]
         )
         made["required"] = list(dict.fromkeys([*made.get("required", []), *always]))
+    for struct in _list_structs(_WRITTEN[name]):
+        for field, says in remarks(struct).items():
+            if says and field in components[struct.__name__]["properties"]:
+                components[struct.__name__]["properties"][field]["description"] = says
     return as_file(f"Narrowdown {name}", top, components)
+
+
+def _list_structs(annotation: Any) -> set[type[msgspec.Struct]]:
+    """All structs that a value of this type may hold."""
+    found: set[type[msgspec.Struct]] = set()
+    open_ = [annotation]
+    while open_:
+        part = open_.pop()
+        if isinstance(part, type) and issubclass(part, msgspec.Struct) and part not in found:
+            found.add(part)
+            open_ += [field.type for field in msgspec.structs.fields(part)]
+        open_ += get_args(part)
+    return found
 
 
 def committed(name: str) -> str:

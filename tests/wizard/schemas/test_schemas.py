@@ -117,3 +117,21 @@ def test_what_is_changed_does_not(
     assert not against(name, value)
     change(value)
     assert against(name, value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Brought",
+        "FactorRow",
+        "Lookalike",
+        "QuantizedLayer",
+        "Rewritten",
+        "Tried",
+        "Trigger",
+        "Weighed",
+    ],
+)
+def test_what_the_manual_leaves_to_the_schema_is_described_there(name: str) -> None:
+    fields = json.loads(committed("report"))["$defs"][name]["properties"]
+    assert [field for field, made in fields.items() if not made.get("description")] == []
