@@ -486,7 +486,7 @@ def page_entry(page: Path) -> str:
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
     blocks = [" ".join(block.split()) for block in text.split("\n\n") if block.strip()]
     title = next(block.removeprefix("# ") for block in blocks if block.startswith("# "))
-    prose = (LINK.sub(r"\1", block) for block in blocks if re.match(r"[\w`*'\"(\[]", block))
+    prose = (LINK.sub(r"\1", block) for block in blocks if re.match(r"[\w`*'\"(]|\[(?!!)", block))
     first = re.split(r"(?<=[.?!]) (?=[A-Z`*])", next(prose, ""))[0].replace("**", "")
     place = page.relative_to(DOCS.parent).as_posix()
     return f"- [{title}]({place})" + (f": {first}" if first else "")
