@@ -18,6 +18,9 @@ tried once more, alone. (A crash
 - Nor does a signal from outside: no engine sends its own process SIGKILL or SIGTERM, so such a
 probe is tried once more, and the
   next time it is a ``fault``.
+- A worker that dies of any other signal in the first measurement of an engine is tried once more:
+TensorRT 10.6 was seen to die in its first build and to build the same model in the next process.
+  The second death is the answer.
 - Nothing outlives it: ``stop`` is bounded, workers die with this process, each has a process group
 of its own, and a watchdog
   ends what they have started.
@@ -189,6 +192,7 @@ class Pool:
         self._terms, self._telling = terms, telling
         self._scratch: Scratch | None = None
         self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU
+        self._measured: set[str] = set()  # engine specs that were asked before
         self._script = script
         self._queue: deque[_Job] = deque()
         self._numbers = itertools.count(1)
@@ -392,10 +396,12 @@ class Pool:
                 measurement.status == "crash"
                 and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
             )
+            first = self._begin_engine(job) and measurement.signal > 0
             again = (
                 not job.killed
                 if killed
-                else measurement.status in job.sensitive and job.crowded and not job.retried
+                else (first or (measurement.status in job.sensitive and job.crowded))
+                and not job.retried
             )
             if again and not job.future.done() and not self._stopping:
                 job.retried, job.killed, job.alone = True, job.killed or killed, "machine"
@@ -407,6 +413,13 @@ class Pool:
             elif not job.future.done():
                 job.future.set_result(measurement)
             self._dispatch()
+
+    def _begin_engine(self, job: _Job) -> bool:
+        """Whether this is the first measurement of its engine; from now on none is."""
+        engine = job.probe.engine if isinstance(job.probe, Measure) else ""
+        first = bool(engine) and engine not in self._measured
+        self._measured.add(engine)
+        return first
 
     def _withdraw(self, job: _Job) -> None:
         for slot in self._slots:

@@ -4,7 +4,8 @@ tested against it in milliseconds.
 ``sleep=S`` answers after S seconds; ``die=N`` kills itself with signal N; ``exit=N``; ``garbage``;
 ``hang``; ``busy=S``: leaves a mark in the session folder for S seconds, ``busy=FILE``: until there
 is such a file; ``die-if-busy``: dies if there is a mark; ``meet=N``: waits until so many have come
-here; ``map=KIB``: fills a file through memory; ``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the
+here; ``die-once=N``: dies of signal N unless one has
+before; ``map=KIB``: fills a file through memory; ``eat=MIB``; ``env=NAME``; ``gpus=N``: says that the
 engine takes so many; ``idle-death``: answers, then dies.
 """
 
@@ -59,6 +60,10 @@ def main() -> None:
             elif word == "die-if-busy":
                 if len(list(root.glob("busy-*"))) > 0:
                     os.kill(os.getpid(), signal.SIGSEGV)
+            elif word == "die-once":
+                if not (root / "died-once").exists():
+                    (root / "died-once").touch()
+                    os.kill(os.getpid(), int(value))
             elif word == "busy":
                 mark = root / f"busy-{os.getpid()}"
                 mark.touch()

@@ -249,6 +249,25 @@ def test_a_crash_alone_is_not_tried_again(tmp_path: Path) -> None:
     assert len(deaths) == 1
 
 
+@pytest.mark.parametrize(
+    ("order", "statuses", "died"),
+    [("die-once=11", ["ok"], 1), ("die=11", ["crash", "crash"], 3), ("exit=3", ["crash"], 1)],
+)
+def test_a_first_measurement_that_dies_of_a_signal_is_tried_once_more(
+    tmp_path: Path, order: str, statuses: list[str], died: int
+) -> None:
+    """Once for each engine: what dies again crashes, and the next death is not asked about."""
+    deaths: list[Death] = []
+
+    async def work(pool: Pool) -> list[Measurement]:
+        whole = Measure(model="m", inputs="i", samples=("s",), engine=order, reference="r")
+        return [await pool.run(whole) for _ in statuses]
+
+    answers = use(tmp_path, 1, work, on_death=deaths.append)
+    assert [m.status for m in answers] == statuses
+    assert len(deaths) == died
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_worker_killed_from_outside_costs_one_try(
