@@ -12,12 +12,10 @@ import pytest
 from narrowdown.engines.compare.criterion import Criterion, Verdict
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Candidate, Measure, Measurement
-from narrowdown.wizard.flow.commands import Command
 from narrowdown.wizard.report import probe_words
 from narrowdown.wizard.report.strip import Trail
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.tui.scene import Scene
-from narrowdown.wizard.tui.screens.step import say_other_forms
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.evidence import facts
 from narrowdown.wizard.words import price
@@ -96,14 +94,6 @@ def stopped(said: Said) -> str:
     return f"{told.text} {told.next}".replace("{retry}", "R")
 
 
-def other_forms(_said: Said) -> str:
-    made = [
-        Command("narrowdown", "narrowdown step compare"),
-        Command("polygraphy; tensorrt>=11", "polygraphy run"),
-    ]
-    return say_other_forms(made, made[0]).replace("{copy}", "c")
-
-
 PAIRS = {
     "how wrong": Pair(
         r"is off by \d|allowed [0-9.]+ for fp16",
@@ -152,9 +142,6 @@ PAIRS = {
         r"held by (?:process|\{\})|is being worked on by",
         r"open in another window",
         partial(golden, "sessions-80x24.txt"),
-    ),
-    "by hand": Pair(
-        r"# also for polygraphy", r"^# Also with Polygraphy \(c shows both forms\)$", other_forms
     ),
     "not known yet": Pair(
         r"nothing of the kind was measured|this step will tell|\? seconds",

@@ -70,6 +70,10 @@ def show_cell(value: Cell) -> Any:
     match value:
         case tuple():
             return Markup(" ").join(show_cell(piece) for piece in value if piece)
+        case Names(names) if value.line:
+            listed = show_cell(Names(names, len(names)))
+            fold = Markup("<details><summary>{}</summary>{}</details>")
+            return fold.format(show_value(value.line), listed)
         case Names(names):
             return Markup(", ").join(show_cell(Name(name)) for name in names) or escape("none")
         case Aside():

@@ -118,7 +118,8 @@ def cell(value: Cell) -> str:
         case tuple():
             return " ".join(filter(None, map(cell, value)))
         case Names(names, most):
-            return listing([code(name) for name in names], most)
+            behind = f"{inline(value.line)}: " if value.folded and value.line else ""
+            return behind + listing([code(name) for name in names], most)
         case Typed():
             return code(value, LONGEST)
         case Name():

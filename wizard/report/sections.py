@@ -30,6 +30,7 @@ from narrowdown.wizard.words import (
 )
 
 MOST_ADDED = 10  # tensors in a table: of a fault in one place the first few
+FEW = 12  # names that stand in a line; more are folded away
 ROWS = 60  # of a table or a list, where there is little room: as many as a person looks through
 
 
@@ -52,10 +53,17 @@ class Aside(str):
 
 
 class Names(msgspec.Struct, frozen=True):
-    """Names beside one another, ``most`` of them where there is little room."""
+    """Names beside one another. More than ``most`` are folded away behind a line, ``folded``; where
+    nothing can be folded, the first of them stand behind it."""
 
     names: Sequence[str]
     most: int = 6
+    folded: str = ""
+
+    @property
+    def line(self) -> str:
+        """What they are folded behind; "" for a few."""
+        return (self.folded or f"{len(self.names):,} names") if len(self.names) > self.most else ""
 
 
 Piece: TypeAlias = str | Names
@@ -236,7 +244,7 @@ def list_culprits(report: Report) -> Iterator[Section]:
         one = f"The {'minimal ' if told[first].minimal else ''}failing case"
         title = one if total == 1 else f"Culprit {first + 1} of {total}"
         alike = _tell_alike(report, like) if like else []
-        yield _section(title, *_culprit(told[first], first, report.metric), *alike)
+        yield _section(title, *_culprit(report, first), *alike)
 
 
 def _tell_alike(report: Report, positions: Sequence[int]) -> list[Block]:
@@ -244,7 +252,7 @@ def _tell_alike(report: Report, positions: Sequence[int]) -> list[Block]:
     rows = [
         (
             str(i + 1),
-            Names(c.nodes, 12),
+            Names(c.nodes, FEW),
             _say_part(c.effect, report.metric, c.effect_places),
             _say_part(c.own, report.metric, c.own_places),
             c.verified or "?",
@@ -263,7 +271,8 @@ def _tell_alike(report: Report, positions: Sequence[int]) -> list[Block]:
     return [Says(f"{others(len(positions))}:"), Table(header, rows)]
 
 
-def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
+def _culprit(report: Report, position: int) -> list[Block]:
+    c, metric = report.culprits[position], report.metric
     smaller, higher = (
         c.made_smaller,
         (
@@ -278,7 +287,7 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
     )
     return [
         _facts(
-            ("nodes", Names(c.nodes, 12)),
+            ("nodes", Names(c.nodes, FEW, _say_share(c.nodes, report))),
             ("operators", " → ".join(c.ops) if len(c.ops) <= 12 else listing(c.ops, 12)),
             ("inputs", Names(c.inputs) if c.inputs else ""),
             ("outputs", Names(c.outputs) if c.outputs else ""),
@@ -292,7 +301,7 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
             ("sample", Name(say_sample(c.sample))),
             ("fails again", c.verified or "?"),
             ("minimal", _say_minimal(c)),
-            ("kept with it", Names(c.also, 40) if c.also else ""),
+            ("kept with it", Names(c.also, FEW, _say_share(c.also, report)) if c.also else ""),
             ("folder", Name(c.dir)),
         ),
         Says(c.evidence),
@@ -301,6 +310,12 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[Block]:
         *([drawn] if c.around.spots else []),
         *(block for v in c.values[:1] for block in _values(v, position)),
     ]
+
+
+def _say_share(names: Sequence[str], report: Report) -> str:
+    """``28 of 95 nodes``."""
+    whole = f" of {report.nodes_before:,}" if report.nodes_before >= len(names) else ""
+    return f"{len(names):,}{whole} nodes"
 
 
 def _say_part(error: float | None, metric: str, places: tuple[int, int]) -> str:
@@ -338,6 +353,9 @@ def tell_workaround(report: Report) -> list[Section]:
     if w is None:
         return []
     tried = f"{w.unseen_ok} of {count(w.unseen_n, 'sample')}" if w.unseen_n else "not tried"
+    worst, allowed = (show_error(e, report.metric) for e in (w.error, report.tolerance))
+    kept = _say_share(w.keep_higher, report)
+    kept += f", worst {worst} of {allowed}" if None not in (w.error, report.tolerance) else ""
     most = f"{show_error(w.error, report.metric)} at most, {margin(w.margin)}"
     facts = _facts(
         ("kind", w.kind),
@@ -345,7 +363,7 @@ def tell_workaround(report: Report) -> list[Section]:
         ("tuning samples that pass", f"{w.samples_ok} of {count(w.samples_n, 'sample')}"),
         ("right on others", tried),
         ("error with it", most),
-        ("keep in higher precision", Names(w.keep_higher, 40) if w.keep_higher else ""),
+        ("keep in higher precision", Names(w.keep_higher, FEW, kept) if w.keep_higher else ""),
         ("in your program", f"{listing(w.source)}, compute this in float32" if w.source else ""),
         (switch(w.kind), Names(w.switched_off) if w.switched_off else ""),
         ("right only while", w.condition),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import msgspec
 import textual.driver
 from textual import events, work
 from textual.binding import Binding, BindingType
@@ -34,7 +35,7 @@ from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.requests import Request
 from narrowdown.wizard.tui import glyphs, keys, themes
-from narrowdown.wizard.tui.client import SceneChanged, Watcher
+from narrowdown.wizard.tui.client import SceneChanged, Watcher, bundle
 from narrowdown.wizard.tui.foreground import Driver, Foreground
 from narrowdown.wizard.tui.library import Sessions
 from narrowdown.wizard.tui.literal import clean
@@ -120,6 +121,7 @@ class Narrowdown(InTurn[int]):
             Path, Watcher
         ] = {}  # every session opened since the start; going back stops none
         self.watcher: Watcher | None = None  # the one on the screen
+        self.writing: set[Path] = set()  # sessions whose report and bundle are being written
         self._came_from: dict[Path, Path] = {}  # a session -> that after which it was asked
         self.fault: Exception | None = None
         self.scene_changed: Signal[Scene] = Signal(self, "scene")
@@ -298,12 +300,7 @@ class Narrowdown(InTurn[int]):
             # reached just now may not be the one whose files lie there: there may have been a
             # rewind.
             if message.scene.face == "ended" and (not first or not message.scene.files):
-                self.make_aside(
-                    lambda: self.library.finish(message.scene.folder),
-                    lambda _: None,
-                    "export",
-                    exclusive=False,
-                )
+                self._write_end(message.scene.folder)
         if before == "running" and message.scene.face == "ask" and isinstance(self.screen, Card):
             self.say("The step has ended, and asks its question behind this card.")
         self.scene_changed.publish(message.scene)
@@ -317,6 +314,24 @@ class Narrowdown(InTurn[int]):
             self.call_after_refresh(
                 self.push_screen, card
             )  # behind it the step is seen as it will be
+
+    def _write_end(self, folder: Path) -> None:
+        """Report and bundle, in a thread; the last screen names them once they are there."""
+        self.writing.add(folder)
+
+        def written(files: tuple[str, ...]) -> None:
+            self.writing.discard(folder)
+            if self.scene is not None and self.scene.folder == folder:
+                self.scene = msgspec.structs.replace(self.scene, files=files)
+                self.scene_changed.publish(self.scene)
+
+        def write() -> None:
+            try:
+                self.library.finish(folder)
+            finally:
+                self.call_from_thread(written, bundle(folder))
+
+        self.make_aside(write, lambda _: None, "export", exclusive=False)
 
     def _show(self, scene: Scene) -> None:
         """The Step screen, or the Finish screen at an end. Cards over the wrong one are closed; a

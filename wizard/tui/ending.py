@@ -137,6 +137,6 @@ def say_case(scene: Scene) -> str:
     """Where the case lies."""
     files = sum(name.startswith("case/") for name in scene.files)
     if not files:
-        return "The case folder is being written."
+        return "There is no case folder."
     place = shorten_path(scene.folder / "case")
     return f"{place}: {count(files, 'file')}. README.txt in it says what they are."

@@ -29,7 +29,6 @@ PANELS: Mapping[str, str] = {
     ),
     "noted-panel": "Notes of this step, yours and the session's own; the report has all of them.",
     "around": GRAPH,
-    "by-hand": "A command that does the same without these screens; {copy} copies it, or one for another tool.",
     "words-panel": "What the words of this step mean, in a sentence each; {terms} has them whole, and all others.",
     "answers-panel": (
         "Arrows or digits choose, {answer} answers. 'recommended' is what the measurement supports; the arrow says where an "

@@ -70,7 +70,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("terms", "terms", "t", "The words used here, explained."),
     Action(
         "copy",
-        "copy",
+        "by hand",
         "c",
         "The same by hand: copies the command to the clipboard and to last-command.txt.",
     ),
@@ -91,7 +91,7 @@ ACTIONS: tuple[Action, ...] = (
         "details",
         "details",
         "d",
-        "The whole trace or message of an error, to read and to copy.",
+        "The whole of an error, to read and to copy; at the end every name of a long list.",
         shown=False,
     ),
     Action("demo", "demo", "d", "A real model with a real failure, to try this out."),

@@ -5,8 +5,12 @@ markup, control and bidirectional characters, lone surrogates. Everything that w
 passes through here before a widget sees it.
 """
 
-from collections.abc import Iterable
+import itertools
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 
+from rich.cells import cell_len
 from textual.content import Content, Span
 
 from narrowdown.wizard.cells import Row
@@ -15,6 +19,8 @@ from narrowdown.wizard.cells import elide as elide
 from narrowdown.wizard.cells import fit as fit
 from narrowdown.wizard.words import BEFORE_UNIT
 
+_WORD = re.compile(r"\S+")
+_SEAMS = (re.compile(r"[/\\]"), re.compile(r"[._,=:;(&?-]"))  # in paths; in names and commands
 _HELD = "\ue000"  # in place of a space at which no row ends; of private use, so that ``clean`` leaves none in any text
 
 
@@ -36,9 +42,36 @@ def join_contents(parts: Iterable[tuple[str, str]]) -> Content:
 
 
 def wrap_words(content: Content, width: int) -> list[Content]:
-    """Wrapped at words; a number and its unit stay in one row."""
-    held = Content(BEFORE_UNIT.sub(_HELD, content.plain), list(content.spans))
+    """Wrapped at words; a number and its unit stay in one row, and a word that is longer than a row
+    is parted where a path or a name has a seam."""
+    text = BEFORE_UNIT.sub(_HELD, content.plain)
+    seams = list(_find_seams(text, width))
+    parts = (text[a:b] for a, b in itertools.pairwise([0, *seams, len(text)]))
+    spans = [
+        Span(s.start + bisect_left(seams, s.start), s.end + bisect_left(seams, s.end), s.style)
+        for s in content.spans
+    ]
+    held = Content(" ".join(parts), spans)
     return [Content(row.plain.replace(_HELD, " "), list(row.spans)) for row in held.wrap(width)]
+
+
+def _find_seams(text: str, width: int) -> Iterator[int]:
+    """Where to part the words that are longer than a row: behind the last slash that fits, else
+    behind another sign, neither in the first half of the row; else at its end."""
+    for word in _WORD.finditer(text):
+        begin = word.start()
+        while cell_len(text[begin : begin + width + 1]) > width and begin + 1 < word.end():
+            most = next(
+                n
+                for n in range(width, 0, -1)
+                if n == 1 or cell_len(text[begin : begin + n]) <= width
+            )
+            if begin + most >= word.end():
+                break
+            head = text[begin : begin + most]
+            ends = (max((m.end() for m in seam.finditer(head)), default=0) for seam in _SEAMS)
+            begin += next((end for end in ends if end > width // 2), most)
+            yield begin
 
 
 def paint(rows: Iterable[Row]) -> list[Content]:

@@ -29,6 +29,8 @@ from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Route
 
+WRITING = "The report and the case are being written. What to do with them will stand here."
+
 
 class FinishScreen(SessionScreen):
     """Verdict, culprits, workaround, the way here, the files."""
@@ -57,6 +59,7 @@ class FinishScreen(SessionScreen):
                     Text(id="end-explain", classes="quiet"),
                     id="verdict-panel",
                 )
+                yield Text(WRITING, id="writing", classes="quiet")
                 yield Panel("What to do now", Todos(id="todo"), id="todo-panel")
                 yield Panel("What fails", ReportText(id="culprits"), id="culprits-panel")
                 yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
@@ -97,6 +100,9 @@ class FinishScreen(SessionScreen):
         self.query_one("#result", Text).show("\n\n".join(say_found(said)), "bold")
         self.query_one("#effect", Text).show(effect(said))
         self.query_one("#end-explain", Text).show(end.explain if end else "")
+        writing = scene.folder in self.host.writing
+        self.query_one("#writing").display = writing
+        self.query_one("#todo-panel").display = not writing
         self.query_one("#todo", Todos).tell(
             [
                 Deed(self.host.fill_in_keys(deed.text), deed.typed)
@@ -116,7 +122,7 @@ class FinishScreen(SessionScreen):
         )
         self.query_one("#journey", Journey).tell((scene.flow, state.route))
         self.query_one("#files", Text).show(say_case(scene))
-        self.query_one("#files-panel").display = bool(said.culprits)
+        self.query_one("#files-panel").display = bool(said.culprits) and not writing
 
     def _decided(self, scene: Scene) -> None:
         """Where no part of the model is at fault, the measurement that ended the route; and the
@@ -147,6 +153,14 @@ class FinishScreen(SessionScreen):
         ]
         self.query_one("#way", Text).show("\n".join(way))
         self.query_one("#way-panel").display = bool(way)
+
+    def action_details(self) -> None:
+        """Open the lists that are folded away, or an error as a whole."""
+        texts = [text for text in self.query(ReportText) if text.folds]
+        for text in texts:
+            text.unfold()
+        if not texts:
+            super().action_details()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What follows is offered where there is something to ask."""

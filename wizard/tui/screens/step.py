@@ -1,9 +1,8 @@
 """One screen draws every node: what will run (offer), running, what was measured and the question
 (ask)."""
 
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -12,13 +11,12 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 
-from narrowdown.wizard.flow.commands import Command
 from narrowdown.wizard.flow.model import title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.tui import keys, narrative
 from narrowdown.wizard.tui.board import Hunt
-from narrowdown.wizard.tui.scene import Face, Scene, commands, offered
+from narrowdown.wizard.tui.scene import Face, Scene, offered
 from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
@@ -31,8 +29,6 @@ from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
 from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Tail
 from narrowdown.wizard.words import count, price
 
-_TOOL = re.compile(r"[A-Za-z]\w*")  # the name in "polygraphy>=0.50; ..."
-_NAMES = {"polygraphy": "Polygraphy", "trtexec": "trtexec", "narrowdown": "Narrowdown"}
 LOCATED = (
     "culprit",
     "names",
@@ -72,16 +68,6 @@ DOING: Mapping[Face, str] = {
     "stopped": "stopped",
     "ended": "done",
 }
-
-
-def say_other_forms(made: Sequence[Command], first: Command | None) -> str:
-    """Which other tools do the same, in one line; "" where there is none. Keys stand in braces."""
-    others = [command.tool for command in made if command is not first]
-    named = dict.fromkeys(
-        _NAMES.get(word, word) for tool in others for word in _TOOL.findall(tool)[:1]
-    )
-    shows = "both forms" if len(made) == 2 else "all forms"
-    return f"# Also with {', '.join(named)} ({{copy}} shows {shows})" if others else ""
 
 
 class StepScreen(SessionScreen):
@@ -142,11 +128,6 @@ class StepScreen(SessionScreen):
                     )
                     yield Panel("Noted", Text(id="noted"), id="noted-panel")
                     yield Panel(
-                        told("Same, by hand ({copy} copies)"),
-                        Text(keep=True, id="typed"),
-                        id="by-hand",
-                    )
-                    yield Panel(
                         told("Words ({terms} has more)"),
                         Text(id="words"),
                         id="words-panel",
@@ -193,8 +174,6 @@ class StepScreen(SessionScreen):
         because = next((o.because for o in offered(visit) if o.recommended), "")
         because = because if face == "ask" else ""
         self._show_panel("because", "#why", because)
-        made = commands(scene) if face in ("offer", "ask") else ()
-        self._show_panel("typed", "#by-hand", self._by_hand(made))
         self._measured(scene, because)
         self._take_focus(scene)
 
@@ -235,12 +214,6 @@ class StepScreen(SessionScreen):
         elif scene.held != self._held:
             self.refresh_bindings()
         self._held = scene.held
-
-    def _by_hand(self, made: Sequence[Command]) -> str:
-        """The same by hand: of several commands the first; the card lists them all."""
-        first = next((command for command in made if command.text), None)
-        more = self.host.fill_in_keys(say_other_forms(made, first))
-        return "\n".join((first.text, *filter(None, [more]))) if first else ""
 
     def _measured(self, scene: Scene, because: str) -> None:
         """What the step found, and where."""

@@ -1,7 +1,7 @@
 """The parts of the last screen: sections of the report, what to do, the way here, the files to
 share."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 from textual.content import Content
@@ -22,7 +22,7 @@ from narrowdown.wizard.report.sections import (
 )
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.standing import Tone
-from narrowdown.wizard.tui.literal import elide, fit, literal
+from narrowdown.wizard.tui.literal import elide, fit, literal, wrap_words
 from narrowdown.wizard.tui.scene import answer_text, chosen_freely
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, row, wrap
 from narrowdown.wizard.words import NAME, count, duration, listing
@@ -31,9 +31,27 @@ TALL = 32  # rows of a terminal that is tall, as in the style sheet
 
 
 class ReportText(Lines[Sequence[Section]]):
-    """Sections of the report, as letters say them: no picture."""
+    """Sections of the report, as letters say them: no picture. Long lists of names are folded away
+    until they are ``opened``."""
 
     _told: Sequence[Section] = ()
+    opened = False
+
+    @property
+    def folds(self) -> bool:
+        """Whether a list is folded away, or was."""
+        return any(isinstance(cell, Names) and cell.line for cell in self._cells())
+
+    def unfold(self) -> None:
+        """Open what is folded away, or fold it again."""
+        self.opened = not self.opened
+        self.changed()
+
+    def _cells(self) -> Iterator[Cell]:
+        for section in self._told:
+            for block in section.blocks:
+                if isinstance(block, Facts):
+                    yield from (cell for _, cell in block.rows)
 
     def lines(self, width: int) -> list[Content]:
         rows: list[Content] = []
@@ -41,21 +59,35 @@ class ReportText(Lines[Sequence[Section]]):
         for section in self._told:
             if several or section.level > 2:
                 rows += [*([Content()] if rows else []), row([(section.title, "bold $fails")])]
-            rows += [line for block in section.blocks for line in write(block, width)]
+            rows += [line for block in section.blocks for line in self._write(block, width)]
         return rows
+
+    def _write(self, block: Block, width: int) -> list[Content]:
+        if isinstance(block, Facts):
+            return pairs([(label, self._unfolded(cell)) for label, cell in block.rows], width)
+        return write(block, width)
+
+    def _unfolded(self, cell: Cell) -> str:
+        """A fact; of what is folded away the line that it stands behind, and the key that opens
+        it."""
+        if not isinstance(cell, Names) or not cell.line:
+            return say_cell(cell)
+        if self.opened:
+            return f"{cell.line}: {say_cell(Names(cell.names, len(cell.names)))}"
+        return f"{cell.line} ({self.fill_in_keys('{details}')} lists them)"
 
 
 def write(block: Block, width: int) -> list[Content]:
     """A block in rows; none of a picture, and of what to do, which stands in a panel of its own."""
     match block:
-        case Facts(facts):
-            return pairs([(label, say_cell(cell)) for label, cell in facts], width)
         case Says(cell):
             return wrap(say_cell(cell), width)
         case Bullets(items):
             return [line for item in items for line in wrap(f"- {say_cell(item)}", width)]
         case Code(text):
-            return [line for typed in text.split("\n") for line in literal(typed).wrap(width)]
+            return [
+                line for typed in text.split("\n") for line in wrap_words(literal(typed), width)
+            ]
         case Table(columns, table):
             told = [[say_cell(cell) for cell in cells] for cells in table]
             rows = [(cells[0], _say_row(columns[1:], cells[1:], max(60, width))) for cells in told]
@@ -111,7 +143,7 @@ class Todos(Lines[Sequence[Deed]]):
         rows: list[Content] = []
         for position, todo in enumerate(self._told, 1):
             rows += pairs([(str(position), todo.text)], width)
-            typed = literal(todo.typed).wrap(max(1, width - 3)) if todo.typed else []
+            typed = wrap_words(literal(todo.typed), max(1, width - 3)) if todo.typed else []
             rows += [row([("   ", ""), (line.plain, "bold")]) for line in typed]
         return rows
 
