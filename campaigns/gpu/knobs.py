@@ -30,8 +30,6 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-SWITCH = re.compile(rb"-([A-Za-z][A-Za-z0-9_:.]*)=\[on ?\| ?off\]")
-TALK = re.compile(r"debug|dump|print|log|display|verbose|draw|trace|profil|time|record|save|info")
 BARE = ""
 LONGEST = 90.0  # seconds of one build
 
@@ -158,8 +156,9 @@ def _convert_to_fp16(source: bytes) -> bytes:
 
 def read_switches(library: Path) -> list[str]:
     """The on/off names in the library's text, without those that only talk."""
-    names = {m.decode() for m in SWITCH.findall(library.read_bytes())}
-    return sorted(n for n in names if not TALK.search(n))
+    from narrowdown.engines.backends.tensorrt.switches import read_names
+
+    return sorted(read_names(library)[0])
 
 
 def build_one(folder: Path, case: str, kind: str) -> dict[str, Any]:

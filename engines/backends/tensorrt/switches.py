@@ -3,10 +3,11 @@ some of them.
 
 From 11.1 on they are official: a configuration lists them (``all_build_routes``) and takes them
 (``build_route``). Before that, and in TensorRT-RTX, the library reads ``-name=value`` options from
-an environment variable at each build: seen with TensorRT-RTX 1.7, where it was set and taken back
-between two builds of one network, and NVIDIA's TensorRT-Edge-LLM sets it in the same process for
-10.13 and later. The names stand in the library's text. 10.6 writes ``=[on|off]`` behind those that
-can be off (455 names); 10.15 (29) and TensorRT-RTX do not, and are asked.
+an environment variable at each build: set and taken back between builds of one process it changes
+these alone (TensorRT-RTX 1.7; 10.6 on an H200: a GRU is NaN, right, NaN, right).
+
+The names stand in the library's text. 10.6 writes ``=[on|off]`` behind 455 of them, 10.15 behind
+29, and some of these are the runtime's; so the library is asked.
 """
 
 import contextlib
@@ -37,7 +38,7 @@ _TALK = frozenset((
     "save", "info", "dot", "stats", "show", "testing", "hook", "host", "hostname", "user", "username", "password", "port",
     "remote", "path", "file", "ssh",
 ))  # fmt: skip
-_SECONDS = 60.0  # to ask the library; TensorRT-RTX 1.7 answers in one
+_SECONDS = 60.0  # to ask the library; TensorRT-RTX 1.7 answers in one, 10.6 on an H200 in seven
 _RULES = "1"  # changes when other names are taken of the same library
 
 
@@ -111,8 +112,9 @@ def read_routes(listed: str) -> set[str]:
 
 
 def _options(name: str, library: Path) -> set[str]:
+    """What the library answers to; where it does not answer, what its text says."""
     stated, possible = read_names(library)
-    return stated | ask_names(name, sorted(possible - stated))
+    return ask_names(name, sorted(stated | possible)) or stated
 
 
 def ask_names(package: str, possible: Sequence[str]) -> set[str]:
