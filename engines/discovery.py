@@ -12,7 +12,7 @@ import functools
 import importlib
 import io
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, get_args, get_type_hints
 
 import msgspec
 
@@ -170,7 +170,7 @@ def _fault_of_option(option: object) -> str:
         return f"its options hold a {type(option).__name__} where a narrowdown.engines.declaration.Option belongs"
     if not isinstance(option.name, str) or not _word(option.name):
         return f"{option.name!r} is not the name of an option; use letters, digits, - and _"
-    kinds = get_args(Option.__annotations__["type"])
+    kinds = get_args(get_type_hints(Option)["type"])
     if option.type not in kinds:
         return f"its option '{option.name}' is of the type {option.type!r}, which is not one of {', '.join(kinds)}"
     try:

@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("version", [(3, 10), (3, 14)])
+@pytest.mark.parametrize("version", [(3, 10), (3, 15)])
 def test_the_program_says_which_python_it_takes(version: tuple[int, int]) -> None:
     """Played by a number: a real 3.10 said the same."""
     code = f"import sys; sys.version_info = ({version[0]}, {version[1]}, 0, 'final', 0); import narrowdown.wizard"
@@ -19,7 +19,7 @@ def test_the_program_says_which_python_it_takes(version: tuple[int, int]) -> Non
     )
     assert ran.returncode == 1
     assert ran.stderr.startswith(
-        f"narrowdown: this is Python {version[0]}.{version[1]}, and 3.11, 3.12 or 3.13 is needed"
+        f"narrowdown: this is Python {version[0]}.{version[1]}, and 3.11 to 3.14 is needed"
     )
     assert ran.stderr.count("\n") == 1
 
@@ -27,6 +27,7 @@ def test_the_program_says_which_python_it_takes(version: tuple[int, int]) -> Non
 def test_the_set_up_says_so_before_anything_is_made(tmp_path: Path) -> None:
     for name in (
         "python3",
+        "python3.14",
         "python3.13",
         "python3.12",
         "python3.11",
@@ -40,5 +41,5 @@ def test_the_set_up_says_so_before_anything_is_made(tmp_path: Path) -> None:
         capture_output=True, text=True, check=False, env={**os.environ, "PATH": str(tmp_path)},
     )  # fmt: skip
     assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("No Python 3.11, 3.12 or 3.13 was found")
+    assert ran.stderr.startswith("No Python 3.11 to 3.14 was found")
     assert not (tmp_path / "venv").exists()
