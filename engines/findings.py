@@ -228,6 +228,11 @@ class Findings(
         return self.criterion or Criterion()
 
     @property
+    def guilty(self) -> tuple[str, ...]:
+        """The engine's choices that are known to be at fault."""
+        return (*self.optimizers, *self.options, *self.tactics)
+
+    @property
     def steady(self) -> bool:
         """Whether one run of one build shows the failure."""
         return self.looks == self.builds == 1

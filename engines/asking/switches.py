@@ -19,11 +19,12 @@ _OFF = "disabled_optimizers"
 class Switches(msgspec.Struct, frozen=True):
     """``optimizers``: those that are on in ``engine``. ``options``: what is switched, as
     ``threads=4`` (the name alone where the engine chooses the value), with the ``(option, plain
-    value)`` that switches it off."""
+    value)`` that switches it off. ``apart``: with all optimizers off nothing can be built."""
 
     engine: str
     optimizers: tuple[str, ...] = ()
     options: Mapping[str, tuple[str, str]] = {}
+    apart: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -42,9 +43,7 @@ def list_switches(engine: str, info: EngineInfo) -> Switches:
     """The switches of an engine."""
     spec = parse(engine)
     optimizers = (
-        set(info.optimizers) - set(_split_names(spec.get(_OFF)))
-        if info.can("optimizers") and not info.apart
-        else ()
+        set(info.optimizers) - set(_split_names(spec.get(_OFF))) if info.can("optimizers") else ()
     )
     options: dict[str, tuple[str, str]] = {}
     for option in info.options:
@@ -54,7 +53,7 @@ def list_switches(engine: str, info: EngineInfo) -> Switches:
                 option.name,
                 option.plain,
             )
-    return Switches(engine, tuple(sorted(optimizers)), options)
+    return Switches(engine, tuple(sorted(optimizers)), options, bool(optimizers) and info.apart)
 
 
 def find_exact(engine: str, info: EngineInfo) -> str:

@@ -188,7 +188,9 @@ class WholeModel(msgspec.Struct, frozen=True):
 def look_at_whole(ctx: StepContext, findings: Findings, seconds: float = 0.0) -> WholeModel:
     """The whole model for searches that hold its computations against one another."""
     switches = list_switches(ctx.engine, ctx.engine_info)
-    plain = switches.without(switches.optimizers) if switches.optimizers else ""
+    plain = (
+        switches.without(switches.optimizers) if switches.optimizers and not switches.apart else ""
+    )
     return WholeModel(ctx, findings, plain, seconds)
 
 

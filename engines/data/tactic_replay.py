@@ -10,6 +10,7 @@ equal texts.
 import contextlib
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -166,3 +167,9 @@ def _tag_algorithm(algorithm: Mapping[str, Any]) -> dict[str, Any]:
         for name in ("inputs", "outputs")
     }
     return {**algorithm, **sides, _MARKER: "Algorithm"}
+
+
+def shorten_choice(choice: str) -> str:
+    """A choice in a few words: its tactic."""
+    found = re.search(r'"tactic":"?(-?\w+)', choice)
+    return f"tactic {found[1]}" if found else choice[:60]

@@ -110,12 +110,11 @@ def is_known(findings: Findings, cure: Workaround) -> bool:
 
 def _tell_cause(findings: Findings) -> Fact:
     causes = dict.fromkeys(c.cause for c in findings.culprits)
-    switched = (*findings.optimizers, *findings.options, *findings.tactics)
     spread = "There is no single cause: the error is spread over many layers."
     return _first(
         (causes and "unknown" not in causes, f"The cause is known: {', '.join(causes)}.", True),
         (causes, "The cause is not known: the case fails, and no measurement says why.", False),
-        (switched, f"The cause is known: {join_some(switched)}.", True),
+        (findings.guilty, f"The cause is known: {join_some(findings.guilty)}.", True),
         (findings.spread, spread, False),
         (True, "The cause is not known: no failing case was confirmed.", False),
     )

@@ -175,7 +175,7 @@ def _take_out(
         return Without(
             culprit, Left(findings, findings.workaround.error if findings.workaround else None)
         )
-    if not oracle.patches or findings.optimizers or findings.options or findings.tactics:
+    if not oracle.patches or findings.guilty:
         return Without(culprit, Left(findings))
     cuts: tuple[Cut, ...] = yield from list_cuts(oracle, case, culprit.cause)
     for cut in cuts:
@@ -237,7 +237,7 @@ def _find_way_around(ask: Inquiry) -> Sub[str]:
     if ask.findings.fixable:
         return "plain nodes in the place of its If, Loop and Scan"
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
-    if not can.names:
+    if not can.names or can.apart:
         return ""
     yield Note("the whole model with everything switched off")
     oracle = make_oracle(ask.of(can.without(can.names)))

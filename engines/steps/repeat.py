@@ -73,8 +73,10 @@ def repeat(ctx: StepContext) -> Steps[RepeatOutcome]:
         return Finish(_outcome_without_failure(runs), findings)
     accuracy = findings.signature is not None and findings.signature.kind == "accuracy"
     # Tactics are told apart by builds that pass: where every build fails, they are no quick
-    # question.
-    switchable = not ctx.can("tactics") and bool(list_switches(ctx.engine, ctx.engine_info).names)
+    # question. Nor are switches that cannot all be off: these are asked of a case, which builds
+    # faster.
+    can = list_switches(ctx.engine, ctx.engine_info)
+    switchable = not ctx.can("tactics") and bool(can.names) and not can.apart
     base = RepeatOutcome(switchable=switchable and accuracy, whole_only=is_ir(ctx.problem.model))
     if not accuracy:
         # A build that fails and a run that crashes leave nothing to run again.

@@ -1,25 +1,22 @@
 """tactics: which of the engine's own choices breaks the model? What can be switched (optimizers,
 options) is searched: the fewest that cure it when they are off. Of kernels builds are compared."""
 
-import re
-from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, Sub, Tables
-from narrowdown.engines.asking.answer import Answer, unknown
-from narrowdown.engines.asking.budget import Tries
+from narrowdown.engines.asking import Count, StepContext, Tables
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.switches import Switches, list_switches
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see
+from narrowdown.engines.data.tactic_replay import shorten_choice
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.search.ddmin import ddmin
 from narrowdown.engines.search.kernels import Compared, compare_kernels
+from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 
@@ -69,7 +66,7 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
         return Finish(
             TacticsOutcome(message=f"No optimizers can be searched: {why.rstrip('.')}."), findings
         )
-    return (yield from _search_switches(ctx, findings, can, params.budget))
+    return (yield from search_whole(ctx, findings, params.budget))
 
 
 def compare_builds(
@@ -149,98 +146,26 @@ def _say_compared(found: Compared, names: str) -> str:
     )
 
 
-def shorten_choice(choice: str) -> str:
-    """A choice in a few words: its tactic."""
-    found = re.search(r'"tactic":"?(-?\w+)', choice)
-    return f"tactic {found[1]}" if found else choice[:60]
-
-
-class _Switching:
-    """The whole model with some of the switches off, each set asked about once. ``budget``: builds
-    before the search ends; 0: as many as it needs."""
-
-    def __init__(self, ctx: StepContext, findings: Findings, can: Switches, budget: int) -> None:
-        self.can, self.tries = can, Tries(budget)
-        self.asked: dict[frozenset[str], Answer] = {}
-        self.stopped = False
-        self._oracle = switch_engine(ctx, findings, can.without)
-
-    def look(self, off: Iterable[str]) -> Sub[Answer]:
-        """What it does without these."""
-        chosen = frozenset(off)
-        if chosen not in self.asked:
-            # With none off and all off the search begins: from then on it may be ended.
-            begun = {frozenset(), self.can.names} <= self.asked.keys()
-            tried = self.tries.done if begun else -1
-            yield Note(f"{len(chosen)} of {len(self.can.names)} switches off", best=0, tried=tried)
-            self.asked[chosen] = yield from self._oracle.ask(Question(off=chosen))
-            self.tries.done += 1
-        return self.asked[chosen]
-
-    def search(self, off: Iterable[str]) -> Sub[Answer]:
-        """As ``look``, as long as the budget is not spent."""
-        chosen = frozenset(off)
-        if self.tries.over and chosen not in self.asked:
-            self.stopped = True
-            return unknown("", "the search was ended")
-        return (yield from self.look(chosen))
-
-    def cures(self, off: tuple[str, ...]) -> Sub[bool]:
-        return (yield from self.search(off)).passes
-
-    def breaks(self, guilty: tuple[str, ...], beside: tuple[str, ...]) -> Sub[bool]:
-        """Whether it fails with only these on."""
-        return (yield from self.search(self.can.names.difference(guilty, beside))).fails
-
-    def conclude(self, message: str, **rest: object) -> TacticsOutcome:
-        """The outcome, with the builds counted."""
-        good, bad = (sum(a.kind == k for a in self.asked.values()) for k in ("passes", "fails"))
-        return msgspec.structs.replace(TacticsOutcome(good=good, bad=bad, message=message), **rest)
-
-
-def _search_switches(
-    ctx: StepContext, findings: Findings, can: Switches, budget: int
-) -> Steps[TacticsOutcome]:
-    """Prove that it is a switch at all, and find the fewest that cure the model when they are off:
-    none of them can be left on, whichever others do the same harm. Where they do none alone, what
-    must be on beside them joins."""
-    tried = _Switching(ctx, findings, can, budget)
-    whole_model: Answer = yield from tried.look(())
-    if not whole_model.fails:
-        why = whole_model.detail or "it does not fail now, so it comes and goes too seldom"
-        said = f"The switches cannot be searched: {why.rstrip('.')}."
-        return Finish(tried.conclude(said), findings)
-    without: Answer = yield from tried.look(can.names)
-    if not without.passes:
-        why = without.detail or "it fails with all of them off, too"
-        said = f"No optimizer or option is to blame: {why.rstrip('.')}."
-        return Finish(tried.conclude(said), findings)
-    # Early ones are left on first.
-    names = sorted(can.names, key=lambda name: (not _prepares(name), name))
-    guilty: tuple[str, ...] = yield from ddmin(tuple(names), tried.cures)
-    enablers: tuple[str, ...] = ()
-    alone: Answer = yield from tried.look(can.names.difference(guilty))
-    if alone.passes:
-        others = tuple(name for name in names if name not in guilty)
-        beside = yield from ddmin(others, partial(tried.breaks, guilty))
-        beside = () if tried.stopped else beside
-        # What breaks it together is accused together.
-        together = (*guilty, *(name for name in beside if not _prepares(name)))
-        guilty = together if (yield from tried.search(together)).passes else guilty
-        enablers = tuple(name for name in beside if name not in guilty)
-        alone = yield from tried.look(can.names.difference(guilty, enablers))
-    optimizers = tuple(n for n in guilty if n not in can.options)
-    outcome = tried.conclude(
-        _say_guilty(guilty, enablers, alone, tried),
-        found=True,
-        kind="optimizer" if optimizers else "option",
-        suspects=", ".join(guilty),
-        necessary=True,
-        sufficient=alone.fails,
-        enablers=", ".join(enablers),
-        stopped=tried.stopped,
+def search_whole(ctx: StepContext, findings: Findings, budget: int) -> Steps[TacticsOutcome]:
+    """Prove of the whole model that it is a switch at all, and find the fewest that cure it when
+    they are off."""
+    can = list_switches(ctx.engine, ctx.engine_info)
+    oracle = switch_engine(ctx, findings, can.without)
+    found: Switched = yield from search_switches(
+        lambda off: oracle.ask(Question(off=off)), can.names, budget, apart=can.apart
     )
+    return _finish(ctx, findings, can, found)
+
+
+def _finish(
+    ctx: StepContext, findings: Findings, can: Switches, found: Switched
+) -> Finish[TacticsOutcome]:
+    """What was found among the switches as the step's answer."""
+    good, bad = (sum(a.kind == k for a in found.asked.values()) for k in ("passes", "fails"))
+    guilty = found.guilty
     options = tuple(n for n in guilty if n in can.options)
+    optimizers = tuple(n for n in guilty if n not in can.options)
+    outcome = TacticsOutcome(good=good, bad=bad, stopped=found.stopped, message=found.why)
     rows = [
         {
             "on": len(can.names - off),
@@ -248,58 +173,52 @@ def _search_switches(
             "verdict": _VERDICTS[answer.kind],
             "error": answer.own,
         }
-        for off, answer in tried.asked.items()
+        for off, answer in found.asked.items()
     ]
-    sample = (findings.sample,)
+    if not guilty:
+        return Finish(outcome, findings, tables={"builds": rows})
+    outcome = msgspec.structs.replace(
+        outcome,
+        message=_say_guilty(found, can),
+        found=True,
+        kind="optimizer" if optimizers else "option",
+        suspects=", ".join(guilty),
+        necessary=True,
+        sufficient=found.alone.fails,
+        enablers=", ".join(found.enablers),
+    )
+    whole = partial(probe_whole, ctx, findings, samples=(findings.sample,))
     return Finish(
         outcome,
         msgspec.structs.replace(findings, optimizers=optimizers, options=options),
         tables={"builds": rows},
-        decisive={
-            "whole": (probe_whole(ctx, findings, samples=sample),),
-            "suspect-off": (
-                probe_whole(ctx, findings, samples=sample, engine=can.without(guilty)),
-            ),
-        },
+        decisive={"whole": (whole(),), "suspect-off": (whole(engine=can.without(guilty)),)},
     )
 
 
 _VERDICTS = {"fails": "fail", "passes": "pass", "unknown": "unresolved"}
 
 
-def _say_guilty(
-    guilty: Sequence[str], enablers: Sequence[str], alone: Answer, tried: _Switching
-) -> str:
+def _say_guilty(found: Switched, can: Switches) -> str:
+    guilty, alone = found.guilty, found.alone
     why = (alone.detail or alone.why).rstrip(".")
-    beside = f" (with {', '.join(enablers)} preparing the ground)" if enablers else ""
+    beside = f" (with {', '.join(found.enablers)} preparing the ground)" if found.enablers else ""
+    others = len(can.names) - len(guilty) - len(found.enablers)
+    way = "on alone" if found.beside == others else f"on, with {found.beside} others off"
     on_alone = {
-        "fails": f"on alone{beside}, it fails",
-        "passes": "on alone, it passes, and what it takes beside it was not found",
-        "unknown": f"what it does on alone{beside} could not be seen: {why}",
+        "fails": f"{way}{beside}, it fails",
+        "passes": f"{way}, it passes, and what it takes beside it was not found",
+        "unknown": f"what it does {way}{beside} could not be seen: {why}",
     }[alone.kind]
     breaks = "break" if len(guilty) > 1 else "breaks"
     message = f"{', '.join(guilty)} {breaks} the model: off, it passes; {on_alone}."
-    verdicts = list(tried.asked.values())
+    verdicts = list(found.asked.values())
     unanswered = sum(v.kind == "unknown" for v in verdicts)
     message += f" {len(verdicts)} builds, {sum(v.passes for v in verdicts)} good"
     message += f", {unanswered} did not answer." if unanswered else "."
-    if tried.stopped:
+    if found.stopped:
         message += " The search was ended here: that no fewer of them do it was not shown."
     return message
-
-
-def _prepares(name: str) -> bool:
-    """Whether an optimizer changes the model without computing anything else: as a rule it only
-    prepares the ground for another."""
-    return name.startswith(
-        (
-            "ConstantFolding",
-            "ConstantSharing",
-            "CommonSubexpression",
-            "Identity",
-            "EliminateIdentity",
-        )
-    )
 
 
 def _plan(ctx: StepContext, nodes: int) -> int | None:
@@ -315,7 +234,7 @@ def _plan(ctx: StepContext, nodes: int) -> int | None:
 
 SPEC = StepSpec(
     name="tactics",
-    version=5,
+    version=6,
     summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
     run=tactics,
     outcome=TacticsOutcome,

@@ -10,15 +10,17 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.cheap_engine import EMULATED
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.asking.switches import list_switches
+from narrowdown.engines.asking.oracle import make_oracle, switch_engine
+from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking.switches import Switches, list_switches
 from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.compare.say import say_first, say_most
-from narrowdown.engines.findings import Close, Findings, Unseen, Workaround
+from narrowdown.engines.findings import Case, Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.probe import APART, FIXED_SIZES, Measure
@@ -28,7 +30,8 @@ from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
 from narrowdown.engines.search.rewrites import find_rewrite
-from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.search.settle import Saved, ask_about
+from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.search.unseen import say_tried
 from narrowdown.engines.search.verified import verify
 from narrowdown.engines.search.workaround_facts import Cure, find_accused, is_known, list_outside
@@ -37,7 +40,7 @@ from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, Ste
 from narrowdown.engines.steps.precision import CureOutcome, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import TriedRewrite, rewrite_probe, say_cure, try_rewrite
-from narrowdown.engines.steps.tactics import tactics
+from narrowdown.engines.steps.tactics import search_whole, tactics
 
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 
@@ -72,7 +75,7 @@ class WorkaroundOutcome(CureOutcome, frozen=True, kw_only=True):
 
 # The budget of precision.
 class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    budget: Count = 400  # builds of the search for nodes to keep
+    budget: Count = 400  # builds of the search for nodes to keep, and of each for switches
 
 
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
@@ -80,11 +83,18 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     findings = yield from prepare_findings(ctx)
     findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
     alone = not findings.culprits and not ctx.findings.samples
-    if (alone or _is_refused_as_switched(findings)) and not ctx.check:
-        # Whether an optimizer is guilty decides what there is to switch off: of what is refused no
-        # step has asked it before.
-        finish = yield from tactics(msgspec.structs.replace(ctx, findings=findings, params={}))
-        findings = finish.findings
+    can = list_switches(ctx.engine, ctx.engine_info)
+    if findings.culprits and can.names and not ctx.check:
+        findings = yield from _search_cases(ctx, findings, can, params.budget)
+    asking = msgspec.structs.replace(ctx, findings=findings, params={"budget": params.budget})
+    # Whether an optimizer is guilty decides what there is to switch off: of what is refused no step
+    # has asked it before, nor of a model without a case where all off do not build.
+    spread = can.apart and not findings.culprits and not findings.guilty
+    if alone and not ctx.check:
+        findings = (yield from tactics(asking)).findings
+    elif (spread or _is_refused_as_switched(findings)) and can.names and not ctx.check:
+        asking = msgspec.structs.replace(asking, engine=findings.cheap or ctx.engine)
+        findings = (yield from search_whole(asking, findings, params.budget)).findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     found: Cure = yield from _find_cure(ask, params)
     cure: Cure = yield from _look_at_accused(ask, _prefer_known(ask, found))
@@ -98,6 +108,39 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
         },
         decisive={"workaround": (cure.probe or _probe_applied(ask, chosen),)} if chosen else {},
     )
+
+
+def _search_cases(
+    ctx: StepContext, findings: Findings, can: Switches, budget: int
+) -> Sub[Findings]:
+    """The findings with the switches that cure each case when they are off, where the whole model
+    passes without them, too. A case builds in seconds."""
+    if findings.guilty:
+        return findings
+    off = frozenset[str]()
+    ask: Inquiry = yield from open_inquiry(ctx, findings)
+    for case in (culprit.case for culprit in findings.culprits):
+        there = list_switches(case.engine or ctx.engine, ctx.engine_info)
+        look = partial(_ask_case, ask, case, there, off)
+        found: Switched = yield from search_switches(
+            look, there.names - off, budget, apart=there.apart, each=True
+        )
+        if not found.guilty and not found.asked[frozenset()].passes:
+            return findings
+        off = off.union(found.guilty)
+    oracle = switch_engine(ctx, findings, can.without)
+    whole: Answer = yield from oracle.ask(Question(off=off))
+    if not off or not whole.passes:
+        return findings
+    options = off & can.options.keys()
+    guilty = tuple(sorted(off - options))
+    return msgspec.structs.replace(findings, optimizers=guilty, options=tuple(sorted(options)))
+
+
+def _ask_case(
+    ask: Inquiry, case: Case, can: Switches, off: frozenset[str], more: frozenset[str]
+) -> Sub[Answer]:
+    return make_oracle(ask.of(can.without(off | more))).ask(ask_about(case, build=None))
 
 
 def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
@@ -252,7 +295,7 @@ def _is_refused_as_switched(findings: Findings) -> bool:
     """Whether the engine refuses the model, and nobody knows yet whether it does so with everything
     switched off."""
     kind = findings.signature.kind if findings.signature else ""
-    return kind == "build" and not (findings.fixable or findings.optimizers or findings.options)
+    return kind == "build" and not (findings.fixable or findings.guilty)
 
 
 def _list_options(ctx: StepContext, findings: Findings) -> list[Workaround]:
@@ -262,27 +305,24 @@ def _list_options(ctx: StepContext, findings: Findings) -> list[Workaround]:
     options: list[Workaround] = []
     given = parse(ctx.engine)
 
+    forbid: dict[str, tuple[str, ...]] = {k: (choice,) for k, choice in findings.tactics.items()}
+
     def add(kind: str, engine: str, off: tuple[str, ...] = ()) -> None:
-        changed = off or parse(engine).list_changes(given)
-        options.append(Workaround(kind, engine, switched_off=changed, minimal=True))
+        changed, kept_out = (
+            off or parse(engine).list_changes(given),
+            forbid if kind == "tactic" else {},
+        )
+        options.append(
+            Workaround(kind, engine, switched_off=changed, minimal=True, forbid=kept_out)
+        )
 
     guilty = (*findings.optimizers, *findings.options)
     switches = list_switches(ctx.engine, ctx.engine_info)
     for off in dict.fromkeys((*((one,) for one in guilty), guilty)) if guilty else ():
-        without = switches.without(off)
-        if set(off) & set(findings.optimizers):
-            add("optimizer", without, off)
-        else:
-            add("option", without)
-    forbid: dict[str, tuple[str, ...]] = {
-        layer: (choice,) for layer, choice in findings.tactics.items()
-    }
-    if forbid:
-        options.append(
-            Workaround(
-                "tactic", ctx.engine, switched_off=tuple(forbid), minimal=True, forbid=forbid
-            )
-        )
+        named = off if set(off) & set(findings.optimizers) else ()
+        add("optimizer" if named else "option", switches.without(off), named)
+    if findings.tactics:
+        add("tactic", ctx.engine, tuple(findings.tactics))
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
     if varies and has_threads(ctx):
         add("threads", str(given.with_option("threads", "1")))
@@ -309,7 +349,7 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
 
 SPEC = StepSpec(
     name="workaround",
-    version=20,
+    version=21,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -3,6 +3,7 @@ on a package with the real names of that version, which computes by the emulatio
 (tests/engines/backends/tensorrt/whole.py)."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -368,6 +369,24 @@ def test_what_follows_hands_over_the_file_of_the_workaround_that_it_goes_on_from
             assert set(following.state.taken_workaround.values()) <= kept, (
                 "it stays where the disk is short"
             )
+
+
+def test_a_switch_of_the_compiler_comes_before_nodes_in_fp32(
+    walk: Walk, overflowing: tuple[str | Path, ...]
+) -> None:
+    """Found on the case, among families of which some crash the builder; then verified on the whole
+    model, down to the line to paste."""
+    idle = {f"idle{i}:{name}": [] for i in range(6) for name in "abc"}
+    switches = {**idle, "peep": [], "peep:widen": list(LAYERNORM)}
+    walked = walk("10.6.0", *overflowing, switches=switches, crashes=["gra", "idle7:x"])
+    assert walked.ran.code == 0, walked.ran.out
+    cure = walked.reading.report().workaround
+    assert (cure.kind, cure.switched_off, cure.holds) == ("optimizer", ("peep:widen",), True)
+    assert cure.held_out_ok == cure.held_out_n >= 32
+    assert "os.environ['__LUNOWUD'] = '-peep:widen=off'" in walked.ran.out
+    built = map(json.loads, (walked.folder / "builds.jsonl").read_text().splitlines())
+    searched = {tuple(build["off"]) for build in built} - {()}
+    assert len(searched) <= 8 + 2 * math.log2(len(switches))
 
 
 @pytest.fixture(scope="module")
