@@ -96,6 +96,11 @@ KINDS: tuple[CauseKind, ...] = (
         "a tactic that, forced, makes good builds fail; or other integers from equal inputs; a wrong shape; or ten times worse "
         "than that precision alone explains (FP16 and BF16: the emulation; FP32: the reference's distance from float64)",
     ),
+    CauseKind(
+        "export", "the ONNX model does not compute what the PyTorch module computes",
+        "fed with PyTorch's own values, the part of the ONNX model is off on the reference, and in float64",
+        whose="whoever wrote the module, or PyTorch's exporter (https://github.com/pytorch/pytorch/issues)",
+    ),
     CauseKind("build-failure", "the engine does not take this part", "it does not parse or build; its own words are shown"),
     CauseKind(
         "unknown", "none of the causes that are known fits the numbers", "none of these; where values begin to differ is said"

@@ -12,6 +12,35 @@ import msgspec
 USUAL_ENGINE: Final = "onnxruntime"
 
 
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What eager PyTorch computes and an export of it does not, or otherwise. ``line``: of the
+    user's program; ``module``: its path, where that is not told beside it."""
+
+    said: str
+    line: str = ""
+    module: str = ""
+
+
+class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a model came out of PyTorch (``engines.exporting``). ``source``: what the user named;
+    ``recorded``: the spec of what eager PyTorch gave, inner values of the first sample among it.
+    ``torch``: its version; ``module``: the class. ``training``: it came in train mode, and was put
+    into eval mode; ``steady``: two runs gave the same. ``pairs``: inner values; ``unpaired``: why
+    there are none. ``differences``: module path -> operators that differ; ``constants``: tensor ->
+    a constant of the model that is not what PyTorch computes."""
+
+    source: str
+    recorded: str
+    torch: str = ""
+    module: str = ""
+    training: bool = False
+    steady: bool = True
+    pairs: int = 0
+    unpaired: str = ""
+    differences: dict[str, tuple[Difference, ...]] = {}
+    constants: dict[str, Difference] = {}
+
+
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Paths are absolute. ``tolerance``, ``atol`` and ``rtol`` map output names to values; ``""``
     is the default for all outputs. ``folder``: where the user stood, for a check, a data loader or
@@ -47,6 +76,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     digests: dict[
         str, str
     ] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen
+
+    exported: Exported | None = None  # of a model that was exported from PyTorch for this session
 
     @property
     def bounds(self) -> dict[str, dict[str, float]]:

@@ -8,5 +8,7 @@ __all__ = ["OPTIONS", "USUAL_ENGINE", "Problem"]
 
 # Fields that are options of the command line, with the same names.
 OPTIONS: Final = tuple(
-    name for name in Problem.__struct_fields__ if name not in ("model", "folder", "digests")
+    name
+    for name in Problem.__struct_fields__
+    if name not in ("model", "folder", "digests", "exported")
 )

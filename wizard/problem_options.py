@@ -19,6 +19,7 @@ from narrowdown.engines.data import golden_files
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import filekind
 from narrowdown.engines.nearest import nearest, suggestion
+from narrowdown.engines.problem import Exported
 from narrowdown.engines.sources import paths, postprocess_script, split_function, top_k
 from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.engines.store import regular
@@ -70,9 +71,11 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     script = postprocess_script(treated)
     started = options.commands(engine) + options.commands(reference)
     runs = check or script or started or any(".py" in source for source in sources)
+    exported: Exported | None = getattr(arguments, "exported", None)
     specs = (parse(engine), parse(reference))
     files = [
         str(model),
+        *(list_sources(exported) if exported else ()),
         *(path for source in sources for path in paths(source) if Path(path).is_file()),
         *filter(None, (script, split_function(scored)[0])),
         *(spec.get(name) for spec in specs for name in spec_files(spec)),
@@ -102,7 +105,14 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         artifact_bytes=arguments.artifact_bytes or defaults.artifact_bytes,
         flow=flow_name(arguments.flow),
         digests={path: digest_file(Path(path)) for path in files},
+        exported=exported,
     )
+
+
+def list_sources(exported: Exported) -> tuple[str, ...]:
+    """The file that a model was exported from, where it was named by its path."""
+    path = split_function(exported.source)[0]
+    return (path,) if Path(path).is_file() else ()
 
 
 def _refuse_foreign(model: Path, engine: str, reference: str, check: str) -> None:

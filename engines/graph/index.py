@@ -46,7 +46,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     ``captures`` are outer tensors read by the bodies of If, Loop and Scan nodes; they count as
     inputs for every cut. ``attributes`` are those that the operator could do without: stated, not
     required, no graph and no element type. ``values``: what its attributes hold, short ones alone.
-    ``source``: file and line of the program that was exported, "" where unknown.
+    ``source``: file and line of the program that was exported, ``module`` the path and
+    ``module_class`` the class of the module that it lies in; "" where unknown.
     """
 
     id: int
@@ -59,6 +60,8 @@ class Node(msgspec.Struct, frozen=True, array_like=True):
     attributes: tuple[str, ...] = ()
     values: dict[str, Stated] = {}
     source: str = ""
+    module: str = ""
+    module_class: str = ""
 
     @property
     def reads(self) -> tuple[int, ...]:

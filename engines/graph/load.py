@@ -43,7 +43,7 @@ from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.random_nodes import list_random
 from narrowdown.engines.graph.shapelike import is_sink, shape_like
-from narrowdown.engines.graph.source import find_source
+from narrowdown.engines.graph.source import find_module, find_source
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Damaged, Store, keep
 
@@ -401,6 +401,7 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
         droppable = schema.droppable_attributes(node, versions)
         values, domain = schema.short_attributes(node), schema.domain_of(node)
         source = find_source(node)
+        module, kind = find_module(node)
         nodes.append(
             Node(
                 i,
@@ -413,6 +414,8 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
                 droppable,
                 values,
                 source,
+                module,
+                kind,
             )
         )
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))

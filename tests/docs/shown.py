@@ -56,6 +56,7 @@ SCENES = {
     "score": "tests/e2e/test_score.py::test_the_page_does_what_it_says",
     "an IR": "tests/e2e/test_openvino_ir.py::test_the_page_does_what_it_says",
     "recipes": "tests/e2e/test_recipes.py::test_what_a_recipe_shows_runs",
+    "pytorch": "tests/e2e/test_from_pytorch.py::test_the_page_does_what_it_says",
     "a step": "tests/plugins/test_fresh.py::test_the_page_does_what_it_says",
 }
 
@@ -64,6 +65,8 @@ SCENES = {
 RULES = (
     ("docs/after.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
     ("docs/json.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
+    ("docs/from-pytorch.md", "pip install", "parsed: installs PyTorch"),
+    ("docs/from-pytorch.md", "narrowdown run", "pytorch"),
     ("docs/tutorial.md", "narrowdown demo", "demos"),
     ("docs/tutorial.md", "", "tutorial"),
     ("docs/tolerance.md", "narrowdown step compare", "tolerance"),

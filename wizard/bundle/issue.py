@@ -18,6 +18,7 @@ from narrowdown.wizard.report.markdown import code, fenced, literal
 from narrowdown.wizard.words import count, listing, show_error, visible
 
 UNKNOWN = "(please fill in)"
+EXPORT = "export"  # the cause for which no engine is to blame
 # What becomes of a part by its cause, before the engine's name, and how often; what gives no
 # outputs is no wrong answer.
 _ENDS = {
@@ -33,6 +34,8 @@ def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
     engine = parse(asked.engine)
     declared = find(engine.name)
     tracker = (declared.tracker if declared else None) or TRACKER
+    if culprit.cause == EXPORT:
+        tracker = TRACKER
     # Each is one line of ours but for the commands: what a session says of versions and devices,
     # its writer has said.
     slots = {
@@ -78,7 +81,9 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     if report.reference_replaced:  # what was given computes nothing, or was found wrong
         spec = report.reference_replaced["to"]
         judged = parse(spec).name
-    judged = literal(judged)
+    judged, how = literal(judged), f" ({code(f'--reference {spec}')})"
+    if culprit.cause == EXPORT:
+        judged, how = "eager PyTorch", ", fed with the same values"
     return {
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({literal(listing(culprit.ops, 6))}), cut out of a model of "
@@ -92,7 +97,7 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
             )
         ),
         "expected": (
-            f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)} ({code(f'--reference {spec}')})."
+            f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)}{how}."
             f"{_say_allowed(report)}"
         ),
         "actual": _say_actual(report, culprit),

@@ -18,6 +18,7 @@ from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit
 from narrowdown.wizard.flow.load import Loaded, shipped
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
@@ -33,8 +34,9 @@ from narrowdown.wizard.words import count, duration, listing, visible
 
 def open_(arguments: argparse.Namespace) -> int:
     """``narrowdown open MODEL``: a person answers."""
-    problem = problem_from(arguments)
-    return start(problem, arguments, person=True, usual=say_usual(arguments))[0]
+    with open_model(arguments, terminal.say) as named:
+        problem = problem_from(named)
+        return start(problem, named, person=True, usual=say_usual(named))[0]
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -44,8 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 def walk_through(arguments: argparse.Namespace) -> tuple[int, Path]:
     """The same: how the session ended, whatever was expected, and its folder."""
-    problem = problem_from(arguments)
-    code, place = start(problem, arguments, person=False, usual=say_usual(arguments))
+    with open_model(arguments, terminal.say) as named:
+        problem = problem_from(named)
+        code, place = start(problem, named, person=False, usual=say_usual(named))
     if problem.score and code == Exit.FOUND and not arguments.detach:
         # What counts is measured of what was found.
         _, place = follow(place, arguments, "", person=False)

@@ -39,7 +39,18 @@ def add_flag(made: argparse._ActionsContainer, name: str, text: str) -> None:
 
 
 def add_model(made: Parser) -> None:
-    add_one(made, "model", "MODEL", "an ONNX file")
+    add_one(
+        made,
+        "model",
+        "MODEL",
+        "an ONNX file; or a PyTorch program: model.py:build, package.module:attribute, file.pt2",
+    )
+    add_one(
+        made,
+        "--torch-python",
+        "PATH",
+        "the Python that has torch, for a PyTorch program; default: this one, or the first on the PATH",
+    )
 
 
 def add_session(made: Parser) -> None:

@@ -23,6 +23,7 @@ from narrowdown.wizard.cli.shown import found
 from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.flow.load import in_words
 from narrowdown.wizard.flow.model import Flow
+from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import problem_from, say_usual
@@ -42,6 +43,12 @@ def step(arguments: argparse.Namespace) -> int:
     if arguments.expect and not STEPS[arguments.name].judges:
         steps = " and ".join(sorted(name for name, spec in STEPS.items() if spec.judges))
         raise BadUsage(f"--expect is for the steps {steps}, which say whether the model fails.")
+    with open_model(arguments, terminal.say) as named:
+        return run.expected(arguments.expect, _walk(named, params))
+
+
+def _walk(arguments: argparse.Namespace, params: dict[str, str]) -> int:
+    """The step in a session of its own, or in the one that is named; the exit code."""
     problem = msgspec.structs.replace(problem_from(arguments), flow=PREFIX + arguments.name)
     if arguments.output:
         not_onto_itself(writable(arguments.output), problem)
@@ -51,7 +58,7 @@ def step(arguments: argparse.Namespace) -> int:
     place = run.session_folder(problem, text, arguments.session)
     if said := say_usual(arguments):
         terminal.say(said)
-    return run.expected(arguments.expect, follow(arguments, place, consent))
+    return follow(arguments, place, consent)
 
 
 def follow(arguments: argparse.Namespace, place: Path, consent: Consent) -> int:

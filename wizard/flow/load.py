@@ -189,14 +189,33 @@ def _text(path: Path, name: str, what: str) -> str:
 
 def parse(text: str, path: str = "flow") -> Loaded:
     """A flow from its text. Raises FlowProblem at the first thing that is wrong with the form;
-    meaning is ``check``'s."""
+    meaning is ``check``'s. A flow that ``follows`` another has that one's nodes and ends behind its
+    own, and is whole in the text that a session keeps."""
     try:
+        text = _join_followed(text)
         flow, lines = _parsed(text)
     except FlowProblem as found:
         raise FlowProblem(path, found.line, found.column, found.message, found.suggestion) from None
     except RecursionError:
         raise FlowProblem(path, 0, 0, "the file is nested too deeply.") from None
     return Loaded(flow, path, text, lines)
+
+
+_FOLLOWS = re.compile(r"^follows: ([a-z0-9-]+)\n", re.MULTILINE)
+_NODES, _ENDS = "\nnodes:\n", "\nends:\n"
+
+
+def _join_followed(text: str) -> str:
+    """The text with the nodes and ends of the flow that it ``follows`` behind its own."""
+    found = _FOLLOWS.search(text)
+    if found is None:
+        return text
+    base = load(found[1]).text
+    head, _, rest = _FOLLOWS.sub("", text).partition(_NODES)
+    nodes, _, ends = rest.partition(_ENDS)
+    _, _, others = base.partition(_NODES)
+    their_nodes, _, their_ends = others.partition(_ENDS)
+    return f"{head}{_NODES}{nodes}{their_nodes}{_ENDS}{ends}{their_ends}"
 
 
 @functools.lru_cache(maxsize=16)

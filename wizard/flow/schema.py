@@ -22,7 +22,7 @@ def generate() -> str:
     (top, *_), components = msgspec.json.schema_components(
         [Flow, *(spec.params for spec in ours)], ref_template="#/$defs/{name}"
     )
-    components["Flow"]["properties"]["schema"] = {"const": FORMAT}
+    components["Flow"]["properties"] |= {"schema": {"const": FORMAT}, "follows": {"type": "string"}}
     for spec in ours:
         for given in components[spec.params.__name__]["properties"].values():
             if given.get("type") == "integer":  # bytes may be written 512MiB

@@ -15,7 +15,6 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,8 @@ from narrowdown.engines.store import copying, decoding, regular, sound
 from narrowdown.engines.store.content import Store, write_atomically
 from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
+from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.flow.load import shipped
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import journal, lock
@@ -45,6 +46,7 @@ from narrowdown.wizard.session.state import State, fold
 FORMAT = 1
 DESCRIPTION = "session.json"
 FLOW = "flow.yaml"
+EXPORT = "export"  # what PyTorch was asked for before the session was made
 _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # nothing that looks like something else
 _ID = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
@@ -104,11 +106,21 @@ def home() -> Path:
     return own_folder("XDG_STATE_HOME") / "sessions"
 
 
+def reserve() -> Path:
+    """A new folder where sessions live, with an empty one for an export in it. Raises
+    SessionProblem, ``OSError``."""
+    if sentence := home_fault(None):
+        raise SessionProblem(sentence)
+    target = _fresh(home())
+    (target / EXPORT).mkdir(parents=True)
+    return target
+
+
 def create(
     problem: Problem, flow_text: str, root: Path | None = None, *, folder: Path | None = None
 ) -> Path:
     """A new session folder below ``root`` (default: home()), or at ``folder`` itself, which must be
-    empty or not there.
+    empty or not there, or hold the PROBLEM's export alone.
 
     Raises SessionProblem, OSError.
     """
@@ -121,7 +133,8 @@ def create(
         raise OtherProblem(f"'{target}' is not empty and holds no session; name a new folder.")
     fresh = not target.exists()
     try:
-        _fill(target, problem, flow_text, target.name if folder is None else _name())
+        named = folder is None or folder.parent == home()
+        _fill(target, problem, flow_text, target.name if named else _name())
     except OSError as error:
         # Half a session is none, and would be in the way of the next attempt.
         with contextlib.suppress(OSError):
@@ -241,7 +254,9 @@ def _described(folder: Path) -> Description:
         why = "" if about.crc in ("", checksum(head)) else "its checksum does not match"
         if not why and not _ID.fullmatch(about.id):
             why = f"its id {ascii(about.id)[:80]} is none that narrowdown gives"
-        for spec in (about.problem.engine, about.problem.reference):
+        exported = about.problem.exported
+        recorded = (exported.recorded,) if exported else ()
+        for spec in (about.problem.engine, about.problem.reference, *recorded):
             if not why and not _is_spec(spec):
                 why = f"its engine {ascii(spec)[:80]} is none"
     except ValueError as error:
@@ -319,8 +334,7 @@ def _own_flow(folder: Path, about: Description) -> bool:
 def _known_flow(folder: Path, about: Description) -> bytes:
     """The session's flow as it was, where it can be had again: it comes with this program, or is
     made from a step's name and parameters; b"" for any other."""
-    flows = files("narrowdown.flows").iterdir()
-    texts = [file.read_bytes() for file in flows if file.name.endswith(".yaml")]
+    texts = [load_flow(name).text.encode() for name in shipped()]
     with contextlib.suppress(OSError, SessionProblem):
         begun = (e for e in journal.outline(folder / journal.NAME) if isinstance(e, StepStarted))
         texts += [single_flow(event.step, event.params).encode() for event in begun]
@@ -550,6 +564,7 @@ def _is_half_made(folder: Path) -> bool:
             and entry.is_dir()
             and all(inner.is_dir() for inner in entry.rglob("*"))
         )
+        or (entry.name == EXPORT and (entry / "export.json").is_file())
         or (
             whole
             and (entry.name == FLOW or (entry.name.startswith(ours) and entry.suffix == ".tmp"))

@@ -93,7 +93,9 @@ def items(problem: Problem, *engines: str) -> list[Item]:
         found.append(_script(SCORE, problem.score, script, ""))
     if problem.check:
         found.append(_command(CHECK, problem.check, problem.folder))
-    specs = dict.fromkeys(filter(None, (problem.engine, problem.reference, *engines)))
+    recorded = problem.exported.recorded if problem.exported else ""
+    named = (problem.engine, problem.reference, recorded, *engines)
+    specs = dict.fromkeys(filter(None, named))
     of_specs = {item.key: item for spec in specs for item in _of_spec(spec, problem.folder)}
     return [*found, *sorted(of_specs.values(), key=lambda item: (item.kind, item.path))]
 

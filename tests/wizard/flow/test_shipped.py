@@ -19,7 +19,16 @@ from narrowdown.wizard.problem import Problem
 from ...here import run_here
 
 PROBLEM = Problem(model="/m/model.onnx", engine="tensorrt:precision=fp16", inputs=("/m/in.json",))
-FLOWS = ("accuracy", "after", "build-failure", "consistency", "flaky", "precision", "quantization")
+FLOWS = (
+    "accuracy",
+    "after",
+    "build-failure",
+    "consistency",
+    "flaky",
+    "precision",
+    "pytorch",
+    "quantization",
+)
 
 
 def commands(flow: str) -> list[tuple[str, str, str]]:

@@ -1,0 +1,173 @@
+"""Starts the export of a PyTorch module in an interpreter that has torch. Standard library and
+msgspec alone.
+
+``exporter.py`` is the program that runs there. Nothing of ours is imported there, and torch is never
+imported here: the two talk by files in one folder.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from narrowdown.engines import installed
+from narrowdown.engines.problem import Difference, Exported
+from narrowdown.engines.sources import split_function
+from narrowdown.engines.store import decoding
+
+SCRIPT = Path(__file__).with_name("exporter.py")
+PACKAGES = ("torch", "onnxscript")
+INPUT_KINDS = (".npz", ".npy", ".pt", ".safetensors")
+TOLD, LOG = "export.json", "export.log"
+_REQUEST = "request.json"
+# package.module:attribute. A path has a slash or a dot in front, and names a file.
+_ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+# Asks an interpreter whether it has the packages, without importing them: torch takes seconds.
+_HAS = f"import importlib.util as u,sys;sys.exit(not all(u.find_spec(p) for p in {PACKAGES!r}))"
+# Seconds that an interpreter has to say so; bounds one that hangs.
+_ANSWERS = 30.0
+LINES = 6  # of what the program printed, shown where it failed
+
+
+class ExportFault(Exception):
+    """The export could not be made; the message is a sentence. ``printed``: the end of what the
+    program printed."""
+
+    def __init__(self, message: str, printed: str = "") -> None:
+        super().__init__(message)
+        self.printed = printed
+
+
+class NoTorch(ExportFault):
+    """No interpreter here has torch."""
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """``export.json``, as the program writes it."""
+
+    fault: str = ""
+    torch: str = ""
+    module: str = ""
+    training: bool = False
+    steady: bool = True
+    samples: int = 0
+    pairs: int = 0
+    unpaired: str = ""
+    differences: dict[str, tuple[Difference, ...]] = {}
+    constants: dict[str, Difference] = {}
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is to be exported. ``source``: an absolute path with ``:NAME``, ``package.module:NAME``, or
+    a ``.pt2`` file. ``inputs``: files, a sample each. ``bytes``: of inner values that may be
+    written. ``opset``: 0 for the exporter's own choice."""
+
+    source: str
+    inputs: tuple[str, ...] = ()
+    bytes: int = 1 << 28
+    opset: int = 0
+
+
+def is_program(text: str) -> bool:
+    """Whether a model is named as ``model.py:build``, ``package.module:attribute`` or ``file.pt2``."""
+    path, function = split_function(text)
+    if function or path.endswith(".pt2"):
+        return True
+    return bool(_ATTRIBUTE.fullmatch(text)) and not Path(text).exists()
+
+
+def find_python(named: str) -> str:
+    """The interpreter that exports: the named one, ours, or the first on the PATH that has torch.
+    Raises NoTorch."""
+    if named:
+        found = shutil.which(str(Path(named).expanduser()))
+        if found is None:
+            raise NoTorch(f"--torch-python: there is no program '{named}'.")
+        if not _has_torch(found):
+            install = f"{found} -m pip install {' '.join(PACKAGES)}"
+            raise NoTorch(
+                f"--torch-python: '{named}' lacks torch or onnxscript; install them with: {install}"
+            )
+        return found
+    if all(map(installed.importable, PACKAGES)):
+        return sys.executable
+    other = next(filter(_has_torch, _list_pythons()), "")
+    if not other:
+        install = installed.command("pip install 'narrowdown[torch]'")
+        raise NoTorch(
+            "A PyTorch module is exported by PyTorch, and no Python here has torch and onnxscript. "
+            f"Install them with: {install}; or name the Python that has them: --torch-python PATH."
+        )
+    return other
+
+
+def _list_pythons() -> Iterator[str]:
+    """Other interpreters on the PATH, in its order."""
+    for folder in os.environ.get("PATH", "").split(os.pathsep):
+        for name in ("python", "python3"):
+            place = Path(folder) / name
+            if place.is_absolute() and os.access(place, os.X_OK) and str(place) != sys.executable:
+                yield str(place)
+
+
+def _has_torch(python: str) -> bool:
+    try:
+        done = subprocess.run(
+            [python, "-c", _HAS], capture_output=True, timeout=_ANSWERS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def run_export(python: str, request: Request, folder: Path) -> Exported:
+    """Export into ``folder``, which exists. Raises ExportFault; ``OSError``."""
+    told = {**msgspec.to_builtins(request), "out": str(folder)}
+    (folder / _REQUEST).write_text(json.dumps(told), encoding="utf-8")
+    with (folder / LOG).open("w+b") as log:
+        done = subprocess.run(
+            [python, str(SCRIPT), str(folder / _REQUEST)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+        log.seek(0)
+        printed = log.read()[-4096:].decode("utf-8", "replace").splitlines()[-LINES:]
+    said = "\n".join(printed)
+    try:
+        found = decoding.decode((folder / TOLD).read_bytes(), _Told)
+    except (OSError, ValueError):
+        how = (
+            f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+        )
+        raise ExportFault(
+            f"The export of '{request.source}' ended without a result ({how}).", said
+        ) from None
+    if found.fault:
+        raise ExportFault(found.fault, said)
+    golden = "+".join(str(folder / f"golden-{number}.npz") for number in range(found.samples))
+    return Exported(
+        source=request.source,
+        recorded=f"golden:files={golden}",
+        torch=found.torch,
+        module=found.module,
+        training=found.training,
+        steady=found.steady,
+        pairs=found.pairs,
+        unpaired=found.unpaired,
+        differences=found.differences,
+        constants=found.constants,
+    )
+
+
+def list_inputs(folder: Path) -> list[str]:
+    """The samples that the export has written, in order."""
+    found = sorted(folder.glob("inputs-*.npz"), key=lambda path: int(path.stem.partition("-")[2]))
+    return [str(path) for path in found]

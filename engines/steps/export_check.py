@@ -1,0 +1,192 @@
+"""export-check (node ``export``): does the ONNX model compute what the PyTorch module computed, and where
+does it depart?"""
+
+from typing import Literal
+
+import msgspec
+
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.compare.say import wrong_by
+from narrowdown.engines.exporting.parting import (
+    CLEAR,
+    FEED,
+    RULE,
+    Blamed,
+    Parted,
+    blame_module,
+    find_part,
+    make_culprit,
+)
+from narrowdown.engines.findings import Findings
+from narrowdown.engines.problem import Exported
+from narrowdown.engines.search.settle import Saved
+from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Steps, StepSpec
+from narrowdown.engines.steps.prepare import load_findings
+
+
+class ExportOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    # export: the model is not what PyTorch computes; other: the values are of another export;
+    # unsteady: PyTorch gives other outputs in a second run
+    verdict: Literal["right", "export", "other", "unsteady", "unresolved"] = "unresolved"
+    module: str = ""  # its path in the PyTorch module
+    module_class: str = ""  # what it is
+    source: str = ""  # file and line
+    differs: str = ""  # the operator, attribute or constant that is another one
+    tensor: str = ""  # the first that departs
+    nodes: tuple[str, ...] = ()  # of the part that departs
+    error: float | None = None  # of the model's worst output
+    inner_error: float | None = None  # of the part, fed with PyTorch's values
+    float64: float | None = None  # of the tensor that departs, computed in float64
+    tolerance: float = RULE.tolerance
+    metric: str = RULE.metric
+    agreeing: int = 0  # inner values that agree
+    compared: int = 0  # of so many
+    message: str = ""
+
+
+def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
+    exported = ctx.problem.exported
+    assert exported is not None  # as the step needs it
+    findings: Findings = yield from load_findings(ctx)
+    if not exported.steady:
+        told = "PyTorch gives other outputs in a second run: something in the module draws random numbers. Take that out first."
+        return Finish(ExportOutcome(verdict="unsteady", message=told), findings)
+    found: Parted = yield from find_part(look_at_whole(ctx, findings), exported.recorded)
+    outcome = ExportOutcome(
+        error=max(found.outputs.values(), default=None),
+        agreeing=sum(error <= RULE.tolerance for error in found.errors.values()),
+        compared=len(found.errors),
+    )
+    if found.other or found.why:
+        return Finish(_say_other(outcome, found), findings)
+    if found.part is None or found.index is None:
+        verdict: Literal["right", "export"] = "export" if found.fails else "right"
+        told = say_agreement(outcome, exported)
+        return Finish(msgspec.structs.replace(outcome, verdict=verdict, message=told), findings)
+    blamed = blame_module(found.index, found.part, exported)
+    outcome = _place(outcome, found, blamed)
+    if outcome.verdict == "right":
+        return Finish(outcome, findings)
+    culprit = make_culprit(found, outcome.message, SPEC.name)
+    rows = [Saved("case", dict(found.part.files))] if found.part.files else []
+    return Finish(
+        outcome,
+        msgspec.structs.replace(
+            findings,
+            criterion=RULE,
+            sample=FEED[0],
+            case=culprit.case,
+            culprits=(culprit,),
+        ),
+        tables={"bundle": rows},
+        decisive={"case": (found.part.probe,) if found.part.probe else ()},
+    )
+
+
+def _place(outcome: ExportOutcome, found: Parted, blamed: Blamed) -> ExportOutcome:
+    """The outcome with the place. Where no output is off by more than FP32 allows, the session goes
+    on, and the place is told all the same."""
+    assert found.part is not None
+    assert found.index is not None
+    placed = msgspec.structs.replace(
+        outcome,
+        verdict="export" if found.fails else "right",
+        module=blamed.module or "(the module itself)",
+        module_class=blamed.module_class,
+        source=blamed.source,
+        differs=blamed.differs,
+        tensor=found.index.tensors[found.part.tensor].name,
+        nodes=found.index.names(found.part.nodes),
+        inner_error=found.part.own,
+        float64=found.exact,
+    )
+    return msgspec.structs.replace(placed, message=say_place(placed, found))
+
+
+def say_place(outcome: ExportOutcome, found: Parted) -> str:
+    """Where the export departs, and how that was seen."""
+    assert found.part is not None
+    kind = f" ({outcome.module_class})" if outcome.module_class else ""
+    where = f" at {outcome.source}" if outcome.source else ""
+    begun = (
+        "The export departs from PyTorch in"
+        if outcome.verdict == "export"
+        else "The outputs agree, and inside of the module one value does not. It is made in"
+    )
+    own = found.part.own
+    alone = (
+        f" Fed with PyTorch's own values, this part alone is {wrong_by(own, RULE.metric)}."
+        if own is not None and own > CLEAR
+        else " Fed with PyTorch's own values, this part alone is right: what it reads is not what was recorded."
+        if own is not None
+        else ""
+    )
+    exact = (
+        f" In float64 it is {wrong_by(found.exact, RULE.metric)}, so rounding is not the reason."
+        if found.exact and found.exact > CLEAR
+        else ""
+    )
+    before = f" {outcome.agreeing} of {outcome.compared} inner values agree."
+    differs = f" {outcome.differs[:1].upper()}{outcome.differs[1:]}." if outcome.differs else ""
+    return f"{begun} {outcome.module}{kind}{where}.{differs}{alone}{exact}{before}"
+
+
+def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
+    """What is told where no inner value departs."""
+    worst = wrong_by(outcome.error, RULE.metric)
+    if outcome.error is not None and outcome.error > RULE.tolerance:
+        why = f" ({exported.unpaired})" if exported.unpaired else ""
+        return f"The ONNX model's outputs are {worst} beside PyTorch's, and none of {outcome.compared} inner values departs{why}."
+    inner = (
+        f", and {outcome.compared} values inside of the module agree" if outcome.compared else ""
+    )
+    return f"The export is right: the outputs are {worst} at most{inner}."
+
+
+def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:
+    if found.why:
+        return msgspec.structs.replace(
+            outcome, message=f"The export could not be checked: {found.why}"
+        )
+    told = f"{found.other} Were the values recorded of another export? Nothing is accused by them; export again."
+    return msgspec.structs.replace(outcome, verdict="other", message=told)
+
+
+SPEC = StepSpec(
+    name="export-check",
+    version=1,
+    summary="Hold the ONNX model against what the PyTorch module computed, and name the module that departs.",
+    run=check_export,
+    outcome=ExportOutcome,
+    params=NoParams,
+    needs=(
+        Need(
+            "a model that was exported from PyTorch for the session",
+            lambda ctx: ctx.problem.exported is not None,
+            lambda _ctx: (
+                "This step holds an export against PyTorch: name the program that makes the module (model.py:build)."
+            ),
+            2,
+        ),
+    ),
+    sets=("case", "culprits"),
+    makes=("case",),
+    ends=(
+        End("verdict", "export", "export-at-fault"),
+        End("verdict", "other", "unresolved"),
+        End("verdict", "unsteady", "unresolved"),
+        End("verdict", "unresolved", "unresolved"),
+    ),
+    labels={
+        "module": "the module that departs",
+        "module_class": "its class",
+        "source": "in your program",
+        "differs": "what differs",
+        "tensor": "the first value that departs",
+        "inner_error": "that part alone",
+        "float64": "the same in float64",
+        "agreeing": "inner values that agree",
+    },
+    plan=6,  # model and inputs, the whole with its values watched, the part, float64
+)

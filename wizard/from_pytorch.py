@@ -1,0 +1,128 @@
+"""A model that is named as a PyTorch program: exported once, before the session begins, into the
+folder of the session. What the user typed runs; nothing of it runs again."""
+
+import argparse
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from narrowdown.engines.exporting import launch
+from narrowdown.engines.problem import Exported, Problem
+from narrowdown.engines.sources import split_function
+from narrowdown.wizard import problem_options
+from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.words import count, listing
+
+FLOW = "pytorch"  # what is walked where nobody names another
+
+
+@contextlib.contextmanager
+def open_model(
+    arguments: argparse.Namespace, tell: Callable[[str], None]
+) -> Iterator[argparse.Namespace]:
+    """The arguments with an ONNX file as ``model``, the inputs as it takes them, and ``exported``,
+    where a PyTorch program was named; as they are, otherwise. The folder of the export goes where
+    no session came of it. Raises Refusal."""
+    if not launch.is_program(arguments.model):
+        yield arguments
+        return
+    request = launch.Request(_place_source(arguments.model), _place_inputs(arguments.inputs))
+    chosen = Path(arguments.session).expanduser().absolute() if arguments.session else None
+    if chosen and (chosen / folders.DESCRIPTION).exists():
+        yield _take_over(arguments, folders.describe(chosen).problem, request.source)
+        return
+    try:
+        python = launch.find_python(arguments.torch_python or "")
+    except launch.NoTorch as problem:
+        raise Missing(str(problem)) from None
+    place = chosen or folders.reserve()
+    export = place / folders.EXPORT
+    if chosen and chosen.exists() and any(chosen.iterdir()):
+        raise BadUsage(f"'{chosen}' is not empty and holds no session; name a new folder.")
+    export.mkdir(parents=True, exist_ok=True)
+    tell(f"exporting {arguments.model} with PyTorch ({python})")
+    try:
+        yield _change(arguments, place, _export(python, request, export, tell))
+    finally:
+        if not (place / folders.DESCRIPTION).exists():
+            shutil.rmtree(place if chosen is None else export, ignore_errors=True)
+
+
+def _export(
+    python: str, request: launch.Request, folder: Path, tell: Callable[[str], None]
+) -> Exported:
+    try:
+        found = launch.run_export(python, request, folder)
+    except launch.ExportFault as problem:
+        if problem.printed:
+            tell(f"the export printed last:\n{problem.printed}")
+        raise BadUsage(f"The PyTorch module could not be exported: {problem}") from None
+    tell(
+        f"exported {found.module} with PyTorch {found.torch}; "
+        f"{count(found.pairs, 'value')} inside of it recorded"
+    )
+    if found.training:
+        tell("the module came in train mode and was put into eval mode, as for inference")
+    return found
+
+
+def _change(arguments: argparse.Namespace, place: Path, exported: Exported) -> argparse.Namespace:
+    """The arguments about what the export has left."""
+    folder = place / folders.EXPORT
+    changed = {
+        **vars(arguments),
+        "model": str(folder / "model.onnx"),
+        "inputs": launch.list_inputs(folder),
+        "exported": exported,
+        "session": str(place),
+    }
+    if changed.get("flow") == Problem(model="").flow:
+        changed["flow"] = FLOW
+    return argparse.Namespace(**changed)
+
+
+def _take_over(arguments: argparse.Namespace, there: Problem, source: str) -> argparse.Namespace:
+    """The arguments about the export that a session holds. Raises Refusal where that is of another
+    program."""
+    exported = there.exported
+    if exported is None or exported.source != source:
+        raise BadUsage(
+            f"'{arguments.session}' holds a session of another model; name a new folder for this one."
+        )
+    return argparse.Namespace(
+        **{
+            **vars(arguments),
+            "model": there.model,
+            "inputs": list(there.inputs),
+            "exported": exported,
+            "flow": there.flow,
+        }
+    )
+
+
+def _place_source(text: str) -> str:
+    """The program with its path absolute. Raises Refusal."""
+    path, function = split_function(text)
+    if not function and not path.endswith(".pt2"):
+        return text
+    place = Path(path).expanduser()
+    problem_options.require_file(
+        place, "", f"There is no PyTorch program '{path}'", f"*{place.suffix}"
+    )
+    return f"{place.resolve()}:{function}" if function else str(place.resolve())
+
+
+def _place_inputs(texts: list[str]) -> tuple[str, ...]:
+    """The files of example inputs, their paths absolute. Raises Refusal."""
+    found = []
+    for text in texts:
+        path = Path(text).expanduser()
+        problem_options.require_file(path, "--inputs: ", f"There is no inputs file '{text}'")
+        if path.suffix.lower() not in launch.INPUT_KINDS:
+            raise BadUsage(
+                f"--inputs: '{text}' cannot be given to a PyTorch module; give {listing(list(launch.INPUT_KINDS))}."
+            )
+        found.append(str(path.resolve()))
+    return tuple(found)
