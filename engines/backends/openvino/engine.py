@@ -2,12 +2,13 @@
 weights relative to them."""
 
 import contextlib
+import functools
 import os
 import re
 import secrets
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.builds import write_weights
 from narrowdown.engines.backends.elements import pack_elements, unpack_elements
 from narrowdown.engines.backends.marks import with_outputs
-from narrowdown.engines.backends.openvino import DECLARATION, ir, name_device
+from narrowdown.engines.backends.openvino import DECLARATION, ir, name_device, switches
 from narrowdown.engines.graph import external
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_precision
@@ -189,14 +190,26 @@ def make(spec: EngineSpec) -> Engine:
     """The engine of a spec. Raises ``EngineMissing`` for a device that is not here, ``ValueError``
     for a wrong spec."""
     chosen = options.values(spec)
-    core = ov.Core()
+    off = chosen["disabled_optimizers"]
     device = name_device(chosen["device"])
+    version = str(ov.__version__)
+    short = "-".join(version.split("-")[:2])
+    known = _list_switches() if device == "CPU" else ()
+    if lacking := [name for name in off if name not in known]:
+        raise ValueError(
+            f"OpenVINO {short} on {device} has no switch '{lacking[0]}'; it has {', '.join(known) or 'none'}."
+        )
+    with switches.stages_off(off):
+        core = ov.Core()
+        if device == "CPU":
+            core.get_property(device, "FULL_DEVICE_NAME")  # loads it
     virtual = device.partition(":")[0] in _VIRTUAL
     config: dict[str, Any] = {}
     if chosen["precision"] != "default":
         config["INFERENCE_PRECISION_HINT"] = chosen["precision"]
     if device == "CPU" and chosen["threads"]:
         config["INFERENCE_NUM_THREADS"] = chosen["threads"]
+    config |= switches.list_properties(off)
     try:
         # What it really computes in is known only once something is compiled: a hint that the
         # device lacks is dropped silently.
@@ -215,10 +228,11 @@ def make(spec: EngineSpec) -> Engine:
             f"OpenVINO's device '{device}' does not work here: {_clean_message(error)} It has "
             f"{', '.join(core.available_devices) or 'none'}."
         ) from error
+    facts = dict(chosen)
+    if not off:  # came later: older sessions keep their fingerprints
+        del facts["disabled_optimizers"]
     precision, storage = _PRECISION.get(hint, ("fp32", "float32"))
     low = precision != "fp32"
-    version = str(ov.__version__)
-    short = "-".join(version.split("-")[:2])
     info = EngineInfo(
         name=spec.name,
         spec=str(spec),
@@ -227,25 +241,54 @@ def make(spec: EngineSpec) -> Engine:
         device=full,
         precision=precision,
         storage=storage,
-        fingerprint=machine.fingerprint(spec.name, version, chosen, full, hint=hint),
+        fingerprint=machine.fingerprint(spec.name, version, facts, full, hint=hint),
         capabilities=list_capabilities(
             keep="its precision is one hint for the whole model, which overrules casts in the model; use precision=f32."
             if low
             else f"it computes in FP32 here (precision={chosen['precision']}), so there is nothing to keep.",
             precision_hint="" if low else "it computes in FP32 already.",
             casts="" if low else "it computes in FP32 already.",
-            optimizers="OpenVINO has no switches for its single transformations.",
+            optimizers="" if device == "CPU" else "only the CPU device has switches.",
             tactics="OpenVINO's CPU device does not choose kernels by timing.",
             rebuild="OpenVINO compiles the same model in the same way.",
             threads="" if device == "CPU" else "only the CPU device has threads.",
         ),
         options=DECLARATION.options,
+        optimizers=known,
         slots=machine.count_slots(chosen["threads"]),
         spans=True,
         gpus=int(any(d.startswith("GPU") for d in runs_on)),
         notes=_note_limits(chosen["precision"], hint) if device == "CPU" else (),
     )
     return Engine(info, core, device, config)
+
+
+@functools.cache
+def _list_switches() -> tuple[str, ...]:
+    """What the installed version takes; each tried by itself."""
+    taken = []
+    for name, value in switches.PROPERTIES.items():
+        core = ov.Core()
+        core.get_property("CPU", "FULL_DEVICE_NAME")  # loads it, so that what is set is looked at
+        with contextlib.suppress(RuntimeError):
+            core.set_property("CPU", {name: value})
+            taken.append(name)
+    obeyed = _joins(()) and not _joins(("transformations:snippets",))
+    stages = switches.STAGES if obeyed else ()
+    return tuple(sorted((*taken, *stages)))
+
+
+def _joins(off: Iterable[str]) -> bool:
+    """Whether two element-wise nodes become one of snippets where these stages are off."""
+    with switches.stages_off(off):
+        core = ov.Core()
+        core.get_property("CPU", "FULL_DEVICE_NAME")
+    x = ov.opset8.parameter([4], np.float32)
+    model = ov.Model([ov.opset8.exp(ov.opset8.abs(x))], [x])
+    built = core.compile_model(model, "CPU").get_runtime_model()
+    return any(
+        node.get_rt_info()["layerType"].astype(str) == "Subgraph" for node in built.get_ops()
+    )
 
 
 def _read_hint(compiled: Any, *, virtual: bool) -> str:

@@ -34,7 +34,7 @@ class TestReference(EngineContract):
 
 
 class TestOpenvino(EngineContract):
-    specs = ("openvino", "openvino:precision=bf16")
+    specs = ("openvino", "openvino:precision=bf16", "openvino:disabled_optimizers=SNIPPETS_MODE")
     complete, optional = False, True
 
 

@@ -1,0 +1,64 @@
+"""What can be switched off in OpenVINO's CPU device, by OpenVINO's own names.
+
+Properties that the released wheel takes and that change what is compiled, tried one by one on
+2026.4.1: names that it does not know it refuses. CPU_DENORMALS_OPTIMIZATION,
+CPU_RUNTIME_CACHE_CAPACITY and EXECUTION_MODE_HINT are taken and changed neither graph nor numbers.
+A build with debug capabilities also leaves out whole stages of its transformations, which an
+environment variable names that it reads when the device is loaded.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from narrowdown.engines.nearest import suggestion
+
+# Property -> its value when off.
+PROPERTIES: Mapping[str, str] = {
+    "SNIPPETS_MODE": "DISABLE",  # joined element-wise nodes, softmaxes, attentions
+    "LP_TRANSFORMS_MODE": "NO",  # Q/DQ models in int8
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",  # activations in int8 beside compressed weights
+}
+VARIABLE = "OV_CPU_DISABLE"
+_STAGE = "transformations:"
+STAGES = tuple(
+    _STAGE + name for name in ("common", "preLpt", "lpt", "postLpt", "snippets", "specific")
+)
+
+
+def sort_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Sorted. Raises ``ValueError`` for a name that is none."""
+    known = (*PROPERTIES, *STAGES)
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"OpenVINO's CPU device has no switch '{name}'.{suggestion(name, known, ' ')}"
+            )
+    return tuple(sorted(names))
+
+
+def list_properties(names: Iterable[str]) -> dict[str, str]:
+    """The properties that say these names."""
+    return {name: PROPERTIES[name] for name in names if name in PROPERTIES}
+
+
+def say_stages(names: Iterable[str]) -> str:
+    """What the variable says for these names; "" for none of its own."""
+    stages = ",".join(name.removeprefix(_STAGE) for name in names if name in STAGES)
+    return f"transformations={stages}" if stages else ""
+
+
+@contextlib.contextmanager
+def stages_off(names: Iterable[str]) -> Iterator[None]:
+    """A device that is loaded in here leaves these stages out."""
+    own, said = os.environ.get(VARIABLE), say_stages(names)
+    if not said:
+        yield
+        return
+    os.environ[VARIABLE] = f"{own} {said}" if own else said
+    try:
+        yield
+    finally:
+        del os.environ[VARIABLE]
+        if own is not None:
+            os.environ[VARIABLE] = own
