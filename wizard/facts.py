@@ -113,3 +113,25 @@ def show_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return ", ".join(show_value(v) for v in value) or "?"
     return str(value)
+
+
+_LIMITS: Mapping[str, str] = {
+    "ge": "at least",
+    "gt": "more than",
+    "le": "at most",
+    "lt": "less than",
+    "ne": "not",
+}
+
+
+def say_wanted(field: str, wanted: Any, metric: str) -> str:
+    """What a rule of a flow wants of a field: ``refused``, ``at least 1``, ``fails or refused``."""
+    if not isinstance(wanted, Mapping):
+        return "none" if wanted in ("", None) else show_fact(field, wanted, metric)
+    said = []
+    for operator, value in wanted.items():
+        if operator == "in":
+            said.append(" or ".join(show_fact(field, one, metric) for one in value))
+        else:
+            said.append(f"{_LIMITS.get(operator, operator)} {show_fact(field, value, metric)}")
+    return " and ".join(said)

@@ -4,7 +4,7 @@ All of it is pure, and total on a flow that ``wizard.flow.check`` passes: a step
 outcome, and then no comparison holds.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours
@@ -15,6 +15,9 @@ Outcome: TypeAlias = Mapping[str, Any]
 ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
     "ge": lambda a, b: a >= b, "gt": lambda a, b: a > b, "le": lambda a, b: a <= b, "lt": lambda a, b: a < b,
 }  # fmt: skip
+
+
+UNTOLD: Final = (None, "unresolved")  # values of what was not measured, or could not be told
 
 
 class Recommendation(NamedTuple):
@@ -52,10 +55,55 @@ def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
         )  # the recommendation stands; the words for it are what is broken
 
 
+def judge(when: When | None, outcome: Outcome | None) -> bool | None:
+    """Whether a rule holds, as ``holds`` says; None where that is open, because what would decide it
+    was not measured."""
+    return _all(_judge(key, value, outcome or {}) for key, value in (when or {}).items())
+
+
+def contradicting(
+    when: When | None, outcome: Outcome, wanted: bool = True
+) -> list[tuple[str, Any, bool]]:
+    """The conditions of a rule that a measured value speaks against: (field, value of the flow,
+    False where the flow wants any but that value)."""
+    found: list[tuple[str, Any, bool]] = []
+    for key, value in (when or {}).items():
+        if key in ("all", "any"):
+            for part in value:
+                found += contradicting(part, outcome, wanted)
+        elif key == "not":
+            found += contradicting(value, outcome, not wanted)
+        elif _judge(key, value, outcome) is not wanted and outcome.get(key) not in UNTOLD:
+            found.append((key, value, wanted))
+    return found
+
+
 def destination(answer: Answer, outcome: Outcome | None) -> str:
     """The node or end that an answer leads to: the first detour whose rule holds, else its
     ``goto``."""
     return next((d.goto for d in detours(answer) if holds(d.when, outcome)), answer.goto)
+
+
+def _judge(key: str, value: Any, outcome: Outcome) -> bool | None:
+    match key:
+        case "all":
+            return _all(judge(part, outcome) for part in value)
+        case "any":
+            none = _all(_opposite(judge(part, outcome)) for part in value)
+            return _opposite(none)
+        case "not":
+            return _opposite(judge(value, outcome))
+    told = _holds(key, value, outcome)
+    return None if not told and outcome.get(key) in UNTOLD else told
+
+
+def _all(parts: Iterable[bool | None]) -> bool | None:
+    found = set(parts)
+    return False if False in found else None if None in found else True
+
+
+def _opposite(told: bool | None) -> bool | None:
+    return None if told is None else not told
 
 
 def _holds(key: str, value: Any, outcome: Outcome) -> bool:

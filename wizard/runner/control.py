@@ -50,8 +50,8 @@ class Control:
 
     ``phase`` and ``asking`` (the open question) are set by the walk, as they decide what may be
     asked. ``changed`` wakes whoever waits; ``urgent`` what must not wait for a probe. ``rewind``:
-    the event to go back to. ``skip``, ``go``: of the step at hand. ``answer``: to the open
-    question. ``redraw``: called after each request. ``export``: (session folder, target) -> what
+    the event to go back to. ``skip``, ``go``: of the step at hand; ``ahead``: run the next one, too.
+    ``answer``: to the open question. ``redraw``: called after each request. ``export``: (session folder, target) -> what
     was written; None where there is no writer.
     """
 
@@ -65,7 +65,7 @@ class Control:
         self.closing = (
             False  # the session is closed: this runner takes nothing up any more, and ends
         )
-        self.paused = self.skip = self.go = False
+        self.paused = self.skip = self.go = self.ahead = False
         self.rewind: int | None = None
         self.answer: QuestionAnswered | None = None
         self.asking: Ask | None = None
@@ -151,9 +151,13 @@ class Control:
         self.answer = answer_question(
             self._flow, ask, request.answer, "person", note=note, settings=settings
         )
+        self.ahead = request.go
         return _YES
 
     def _run_offered(self) -> Reply:
+        if self.phase == "starting":
+            self.ahead = True
+            return _YES
         if self.phase != "offer":
             return _no("No step is offered now.")
         self.go, self.paused = True, False  # whoever runs a step wants it to run
@@ -181,6 +185,7 @@ class Control:
             self.rewind = find_anchor(self._ledger.state, to)
         except LookupError as error:
             return _no(str(error.args[0]))
+        self.ahead = False  # whoever goes back looks before anything runs
         self.urgent.set()
         return _YES
 
@@ -312,6 +317,7 @@ def ask_question(ask: Ask) -> QuestionAsked:
         answers=ask.answers,
         recommended=ask.recommended,
         because=ask.because,
+        doubt=ask.doubt,
     )
 
 

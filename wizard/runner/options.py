@@ -7,11 +7,12 @@ import msgspec
 from narrowdown.engines.consent import NOTHING, Consent
 from narrowdown.wizard.schedulers import LOCAL
 
-Policy: TypeAlias = Literal["person", "recommended", "script"]
+Policy: TypeAlias = Literal["person", "walk", "recommended", "script"]
 
 
 class Options(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``policy``: who answers. ``answers`` (script): node -> answer id, or one for each visit;
+    """``policy``: who answers; ``walk``: the recommended answers are taken until one is in doubt or a
+    step is expensive, then a person answers. ``answers`` (script): node -> answer id, or one for each visit;
     ``ask`` ends with exit code 3.
 
     ``settings`` (script): node -> for each visit, the values that the answer carries ``offers``

@@ -48,6 +48,7 @@ from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.decide import Ask, RunStep, decide
 from narrowdown.wizard.session.events import (
+    Offered,
     QuestionAsked,
     StepFinished,
     StepStarted,
@@ -234,7 +235,13 @@ def _dry_question(rec: Recording, visit: Visit) -> Row:
         return _differs(row, "another question comes here")
     if decision.recommended != q.recommended:
         return _differs(row, decision.recommended)
-    return row if decision.answers == q.answers else _differs(row, "the offered answers differ")
+    same = _unexplained(decision.answers) == _unexplained(q.answers)
+    return row if same else _differs(row, "the offered answers differ")
+
+
+def _unexplained(answers: tuple[Offered, ...]) -> list[Offered]:
+    """Answers without why they are out, which journals of earlier versions do not have."""
+    return [msgspec.structs.replace(offer, out="") for offer in answers]
 
 
 # Of findings what only words are made of, and which a journal of an earlier version has not.

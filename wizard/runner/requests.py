@@ -22,17 +22,19 @@ class Request(msgspec.Struct, frozen=True, tag_field="do", forbid_unknown_fields
 
 class Answer(Request, frozen=True, tag="answer"):
     """Answer the question that is open; of this ``node`` and ``visit`` where they are told.
-    ``settings``: the values that the answer carries."""
+    ``settings``: the values that the answer carries. ``go``: run the next step, too, unless it is
+    expensive."""
 
     answer: str
     node: str | None = None
     visit: int | None = None
     note: str = ""
     settings: Mapping[str, str] = {}
+    go: bool = False
 
 
 class Go(Request, frozen=True, tag="go"):
-    """Run the step that is offered."""
+    """Run the step that is offered; before any is, the first one, unless it is expensive."""
 
 
 class Skip(Request, frozen=True, tag="skip"):

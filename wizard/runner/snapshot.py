@@ -9,6 +9,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note
 from narrowdown.engines.probe import AnyProbe
+from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.control import Control
 from narrowdown.wizard.runner.devices import Devices
@@ -31,6 +32,12 @@ class Work:
         self.note, self.noted_at = Note(""), 0
         self.cost = Cost()  # of the step at hand, before it began
         self.began = time.monotonic()
+
+    @property
+    def expensive(self) -> bool:
+        """Whether the step at hand takes so long that a person is asked before it runs: all its
+        probes, or one where their number is not known."""
+        return self.cost.each * max(1, self.cost.probes) > TEN_MINUTES
 
     def begin(self, step: RunStep) -> None:
         """Nothing is known of this step yet."""
@@ -113,6 +120,8 @@ class Artist:
             seconds=offered.seconds,
             each=offered.each,
             unresolved=drive.unresolved if drive else 0,
+            expensive=control.phase == "offer" and work.expensive,
+            walking=control.policy == "walk",
             paused=control.paused,
             stopping=bool(control.stopping),
             holder=control.controller,

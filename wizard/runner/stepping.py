@@ -72,7 +72,7 @@ class Stepping:
         if not missing:
             await room.tidy(self._session, decision.node)
             work.cost = foresee(spec, self._context(decision, spec), self._ledger.state)
-            offers = control.offers and control.policy == "person" and not settled
+            offers = control.offers and control.policy in ("person", "walk") and not settled
             if offers and not await self._offer():
                 return
         started = self._start(decision, spec)
@@ -114,8 +114,14 @@ class Stepping:
         return specs_of(self._problem, self._ledger.state, decision.node, decision.visit)
 
     async def _offer(self) -> bool:
-        """Say what the step will cost and wait. False after a rewind."""
+        """Say what the step will cost and wait; do neither where it was to run unasked and is not
+        expensive. False after a rewind."""
         control = self._control
+        unasked, control.ahead = control.ahead or control.policy == "walk", False
+        if unasked and not self._work.expensive:
+            return True
+        if control.policy == "walk":
+            control.policy = "person"
         control.phase = "offer"
         self._control.redraw()
         while not (control.go or control.skip):

@@ -211,10 +211,14 @@ class Walk:
         if answered is not None:
             self._ledger.emit(answered)
 
-    def _answer_without_a_person(self, ask: Ask) -> QuestionAnswered | None:
-        """The recommended or the scripted answer; None where a person is asked. Raises Closing
+    def _answer_without_a_person(self, ask: Ask, *, seen: bool = False) -> QuestionAnswered | None:
+        """The recommended or the scripted answer; None where a person is asked. ``seen``: a person
+        has the question in sight, and has let the session go on by itself. Raises Closing
         where the script says ``ask`` or names an answer that is not there."""
         policy = self.control.policy
+        if policy == "walk" and ask.doubt and not seen:
+            policy = self.control.policy = "person"
+            self._draw()
         if policy == "person":
             return None
         given: str | list[str] = (
@@ -248,7 +252,7 @@ class Walk:
             if control.rewind is not None:
                 return None
             if control.policy != "person":
-                return self._answer_without_a_person(ask)
+                return self._answer_without_a_person(ask, seen=True)
             await control.wake()
         return control.answer
 

@@ -6,8 +6,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from narrowdown.wizard.exits import BY_VERDICT, Exit
-from narrowdown.wizard.flow.model import Flow, FlowNode
-from narrowdown.wizard.flow.rules import destination, recommend
+from narrowdown.wizard.facts import say_fact, say_wanted
+from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
+from narrowdown.wizard.flow.rules import Outcome, contradicting, destination, judge, recommend
 from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.flow.template import render
 from narrowdown.wizard.session.events import Offered
@@ -37,6 +38,7 @@ class Ask(msgspec.Struct, frozen=True):
     recommended: str
     because: str = ""
     asked: bool = False
+    doubt: str = ""  # why a person is to look at the recommended answer
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -64,7 +66,16 @@ def decide(flow: Flow, state: State) -> Decision:
         return _enter(flow, state, destination(node.answers[here.answer], here.outcome))
     if here.question is not None:
         q = here.question
-        return Ask(here.node, here.visit, q.ask, q.answers, q.recommended, q.because, asked=True)
+        return Ask(
+            here.node,
+            here.visit,
+            q.ask,
+            q.answers,
+            q.recommended,
+            q.because,
+            asked=True,
+            doubt=q.doubt,
+        )
     if here.stepped or node.step is None:
         return question(node, here, _metric(state))
     return RunStep(here.node, here.visit, node.step.use, dict(node.step.with_))
@@ -80,6 +91,7 @@ def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
     else:
         chosen, because = recommend(node, told)
         because = here.error or because or str((here.outcome or {}).get("message", ""))
+    measured = here.outcome if here.status == "done" else None
     offered = tuple(
         Offered(
             id=id_,
@@ -87,10 +99,48 @@ def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
             goto=destination(answer, here.outcome),
             recommended=id_ == chosen,
             because=because[:TEXT] if id_ == chosen else "",
+            out=_rule_out(answer, measured, here.step, metric)[:TEXT] if id_ != chosen else "",
         )
         for id_, answer in node.answers.items()
     )
-    return Ask(here.node, here.visit, _fill_in(node.ask, told), offered, chosen, because[:TEXT])
+    return Ask(
+        here.node,
+        here.visit,
+        _fill_in(node.ask, told),
+        offered,
+        chosen,
+        because[:TEXT],
+        doubt=_doubt(node, here, chosen)[:TEXT],
+    )
+
+
+def _rule_out(answer: Answer, measured: Outcome | None, step: str, metric: str) -> str:
+    """Why the measurement rules an answer out: the conditions of its rule that it contradicts. ""
+    where it does not, and where nothing was measured."""
+    if measured is None or judge(answer.when, measured) is not False:
+        return ""
+    said = []
+    for field, wanted, holds in dict.fromkeys(
+        (field, say_wanted(field, wanted, metric), holds)
+        for field, wanted, holds in contradicting(answer.when, measured)
+    ):
+        name, value = say_fact(measured, field, step, metric)
+        wanted = wanted if holds else f"not {wanted}"
+        said.append(f"{name}: {'none' if value == '?' else value}, needed: {wanted}")
+    return "; ".join(said)
+
+
+def _doubt(node: FlowNode, here: Visit, chosen: str) -> str:
+    """Why the recommended answer is not the measurement's own: the step broke, what an answer before
+    it depends on could not be told, or it needs a value that only a person has. "" where it is."""
+    if here.status == "failed":
+        return "The step failed, so no measurement speaks for any answer."
+    for id_, answer in node.answers.items():
+        if id_ == chosen:
+            break
+        if here.status == "done" and judge(answer.when, here.outcome) is None:
+            return f"It could not be measured whether '{answer.text}' is right."
+    return "This answer needs a value from you." if node.answers[chosen].settings else ""
 
 
 def _fill_in(text: str, told: dict[str, Any] | None) -> str:

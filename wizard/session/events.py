@@ -132,22 +132,27 @@ class WorkerDied(Event, frozen=True, tag="worker.died"):
 
 
 class Offered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One answer of a question as it was shown."""
+    """One answer of a question as it was shown. ``out``: why what was measured rules it out, ""
+    where it does not."""
 
     id: str
     text: str
     goto: str
     recommended: bool = False
     because: str = ""
+    out: str = ""
 
 
 class QuestionAsked(Event, frozen=True, tag="question.asked"):
+    """``doubt``: why the recommended answer needs a person, "" where the measurement decides."""
+
     node: str
     visit: int
     ask: str
     answers: tuple[Offered, ...]
     recommended: str = ""
     because: str = ""
+    doubt: str = ""
 
 
 class QuestionAnswered(Event, frozen=True, tag="question.answered"):

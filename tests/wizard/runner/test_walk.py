@@ -39,7 +39,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.workers.pool import Slot
-from narrowdown.wizard.runner import limits, progress
+from narrowdown.wizard.runner import limits, progress, stepping
 from narrowdown.wizard.runner import walk as walks
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import events as e
@@ -479,8 +479,8 @@ def test_rewind_to_the_start_of_a_step_and_branch_off(tmp_path):
 class Watched:
     """A runner at work in the background of a test."""
 
-    def __init__(self, folder, oracle, options) -> None:
-        self.runner = runner(folder, oracle, options)
+    def __init__(self, folder, oracle, options, **rest) -> None:
+        self.runner = runner(folder, oracle, options, **rest)
         self.task = asyncio.create_task(self.runner.run())
 
     async def until(self, phase: str, node: str = "") -> None:
@@ -524,6 +524,86 @@ def test_a_person_sees_offers_answers_skips_and_rewinds(tmp_path):
     assert asyncio.run(go()) == 10
     found = state(tmp_path)
     assert [(v.node, v.answer, v.by) for v in found.route] == [("first", "no", "person")]
+
+
+def test_walking_asks_nobody_where_nothing_is_in_doubt(tmp_path):
+    async def go() -> int:
+        w = Watched(tmp_path, Oracle(), Options(policy="walk", offers=True, detach=True))
+        return await w.task
+
+    assert asyncio.run(go()) == 0
+    route = [(v.node, v.answer, v.by) for v in state(tmp_path).route]
+    assert route == [
+        ("first", "yes", "recommended"),
+        ("second", "yes", "recommended"),
+        ("third", "stop", "recommended"),
+    ]
+
+
+def test_walking_ends_at_an_answer_in_doubt_and_a_person_may_let_it_go_on(tmp_path):
+    async def go() -> int:
+        options = Options(policy="walk", offers=True, detach=True)
+        w = Watched(tmp_path, Oracle(), options, flow=flow(second="broken"))
+        await w.until("ask", "second")
+        await asyncio.sleep(0.01)
+        assert w.runner.control.policy == "person"
+        assert w.runner.control.phase == "ask"
+        assert not progress.read(tmp_path)["walking"]
+        await w.ask("policy", policy="walk")
+        return await w.task
+
+    assert asyncio.run(go()) == 70, "a step broke, which the end says"
+    route = state(tmp_path).route
+    assert [(v.node, bool(v.question.doubt)) for v in route] == [
+        ("first", False),
+        ("second", True),
+        ("third", False),
+    ]
+
+
+def test_what_runs_unasked_waits_where_it_is_expensive(tmp_path, monkeypatch):
+    costs = {"look": e.Cost(3, 3.0, 1.0), "search": e.Cost(12, 9000.0, 750.0)}
+    monkeypatch.setattr(stepping, "foresee", lambda spec, ctx, state: costs[spec.name])
+
+    async def go(options: Options, *, walk: bool) -> int:
+        w = Watched(tmp_path, Oracle(), options)
+        if not walk:
+            await w.until("offer", "first")
+            await w.ask("go")
+            await w.until("ask", "first")
+            await w.ask("answer", answer="yes", go=True)
+        await w.until("offer", "second")
+        told = progress.read(tmp_path)
+        assert told["expensive"]
+        assert not told["walking"]
+        await w.ask("rewind", to="first")
+        await w.until("ask", "first")
+        await w.ask("answer", answer="yes")
+        await w.until("offer", "second")
+        await w.ask("policy", policy="walk")
+        return await w.task
+
+    person = Options(policy="person", offers=True, detach=True)
+    assert asyncio.run(go(person, walk=False)) == 0
+    (tmp_path / NAME).unlink()
+    assert asyncio.run(go(Options(policy="walk", offers=True, detach=True), walk=True)) == 0
+
+
+def test_an_answer_runs_the_next_step_too(tmp_path):
+    async def go() -> int:
+        options = Options(policy="person", offers=True, detach=True, first=({"do": "go"},))
+        w = Watched(tmp_path, Oracle(), options)
+        await w.until("ask", "first")
+        await w.ask("answer", answer="yes", go=True)
+        await w.until("ask", "second")
+        await w.ask("rewind", to="first")
+        await w.until("ask", "first")
+        await w.ask("answer", answer="yes")
+        await w.until("offer", "second")
+        await w.ask("stop")
+        return await w.task
+
+    assert asyncio.run(go()) == 130
 
 
 def test_rewinding_while_a_step_runs_cancels_it(tmp_path):
