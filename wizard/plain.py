@@ -330,9 +330,13 @@ class PlainDisplay(Display):
         lines.append(f"    {visible(event.ask)}")
         for position, offer in enumerate(event.answers if self._asks else (), 1):
             mark = "*" if offer.recommended else " "
-            lines.append(f"    {mark} {position}  {visible(offer.text)}")
+            lines += [] if offer.out else [f"    {mark} {position}  {visible(offer.text)}"]
+        if out := sum(bool(offer.out) for offer in event.answers if self._asks):
+            lines.append(f"      {count(out, 'more answer')}, which the measurement rules out")
         if because := event.because.removeprefix(self._message).strip():
             lines.append(f"      because: {visible(because)}")
+        if event.doubt:
+            lines.append(f"      in doubt: {visible(event.doubt)}")
         return lines
 
 

@@ -80,6 +80,12 @@ def draws_screens(environment: Mapping[str, str] | None = None) -> bool:
     return (os.environ if environment is None else environment).get("TERM", "") not in LINES_ALONE
 
 
+def draws_windows(environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a browser can show something beside the terminal."""
+    environment = os.environ if environment is None else environment
+    return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
+
+
 def why_text(environment: Mapping[str, str] | None = None) -> str:
     """Why there is text where a person at a terminal would expect screens, in one sentence; ""
     where it draws."""

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 import msgspec
@@ -22,7 +22,7 @@ from narrowdown.wizard.session.events import (
     SessionClosed,
     SessionOpened,
 )
-from narrowdown.wizard.words import visible, window
+from narrowdown.wizard.words import price, visible, window
 
 INTERVAL = 0.1  # seconds between two looks
 PATIENCE = 2.0  # seconds: of a runner that is gone, to have its last words read; of a probe, to end once we are to stop
@@ -76,13 +76,21 @@ class Prompt:
         ids = [offer.id for offer in question.answers]
         node = self._flow.nodes.get(question.node)
         while True:
+            more = ", more shows all" if any(offer.out for offer in question.answers) else ""
             typed = self._line(
-                f"    answer (1-{len(ids)}, Enter: {question.recommended or ids[0]}, ? explains, back returns): "
+                f"    answer (1-{len(ids)}, Enter: {question.recommended or ids[0]}{more}, ? explains, back returns): "
             )
             if typed is None:
                 return None
             if typed == "?" and node is not None:
                 self._say(visible(node.explain.strip(), keep="\n"))
+                continue
+            if typed == "more" and more and "more" not in ids:
+                for position, offer in enumerate(question.answers, 1):
+                    if offer.out:
+                        self._say(
+                            f"      {position}  {visible(offer.text)}  ({visible(offer.out)})"
+                        )
                 continue
             word, _, where = typed.partition(" ")
             if word == "back" and typed not in ids:
@@ -101,8 +109,18 @@ class Prompt:
             if value:
                 settings[name] = value
         return requests.encode(
-            requests.Answer(chosen, question.node, question.visit, settings=settings)
+            requests.Answer(chosen, question.node, question.visit, settings=settings, go=True)
         )
+
+    def offer(self, told: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The request that runs the step that waits as it is expensive, or leaves it out; None when
+        there is nobody."""
+        cost = price(int(told.get("expected", -1)), float(told.get("seconds", -1.0)))
+        self._say(f"    this step takes long: {cost}")
+        typed = self._line("    run it? (Enter runs it, skip leaves it out): ")
+        if typed is None:
+            return None
+        return requests.encode(requests.Skip() if typed == "skip" else requests.Go())
 
     def refused(self, sentence: str) -> None:
         terminal.say(sentence)
@@ -147,6 +165,7 @@ class Follower:
         self._interrupts = 0
         self._interrupted_at = 0.0
         self._left_to_nobody = False
+        self._offered: tuple[Any, Any] | None = None  # the step that waited last
 
     def run(self, *, controls: bool = True) -> int:
         """The session's exit code. ``controls`` False: only watch; Ctrl-C leaves and stops nothing.
@@ -180,6 +199,8 @@ class Follower:
                         and self._in_sight()
                     ):
                         self._ask(self._open)
+                    elif controls and isinstance(self._prompt, Prompt):
+                        self._offer(self._prompt)
                     time.sleep(INTERVAL)
                     if self._interrupts == 1 and time.monotonic() - self._interrupted_at > PATIENCE:
                         self._interrupted()
@@ -272,6 +293,19 @@ class Follower:
             self._open = None
         else:
             self._prompt.refused(str(reply.get("error", "the answer was refused")))
+
+    def _offer(self, prompt: Prompt) -> None:
+        """Ask about a step that waits, once."""
+        told = self._client.progress() or {}
+        step = (told.get("node"), told.get("visit"))
+        if told.get("phase") != "offer" or self._left_to_nobody or step == self._offered:
+            return
+        self._offered = step
+        request = prompt.offer(told)
+        self._left_to_nobody = request is None
+        reply = self._client.send(request or requests.encode(requests.Stop()))
+        if not reply.get("ok"):
+            prompt.refused(str(reply.get("error", "")))
 
     def _interrupted(self) -> None:
         self._interrupts += 1

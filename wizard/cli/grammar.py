@@ -48,10 +48,19 @@ def add_command(
     return made
 
 
+def _add_auto(made: Parser) -> None:
+    add_flag(
+        made,
+        "--auto",
+        "go on by itself with the recommended answers, until one is in doubt or a step takes long",
+    )
+
+
 def _fill_open(made: Parser) -> None:
     add_model(made)
     add_problem(made)
     add_running(made)
+    _add_auto(made)
 
 
 def _fill_run(made: Parser) -> None:
@@ -65,6 +74,7 @@ def _fill_run(made: Parser) -> None:
 def _fill_resume(made: Parser) -> None:
     add_one(made, "session", "SESSION", f"{SESSION}; default: the last one", nargs="?")
     add_running(made, folder=False)
+    _add_auto(made)
     add_answers(made)
     add_flag(made, "--retry-unresolved", "ask again every probe that ended unresolved")
     add_flag(made, "--repair", "work on a copy of a session whose journal is damaged")
@@ -311,6 +321,7 @@ def _fill_step(made: Parser) -> None:
 def _fill_demo(made: Parser) -> None:
     add_one(made, "name", "NAME", ", ".join(DEMOS), nargs="?", default=DEMOS[0], choices=DEMOS)
     add_running(made)
+    _add_auto(made)
 
 
 def _fill_mcp(made: Parser) -> None:

@@ -274,10 +274,10 @@ def walk(
         answers=script.answers,
         settings=script.settings,
         handed=passed,
-        offers=person and name == "tui",
+        offers=person and (name == "tui" or wants_auto(arguments)),
         detach=arguments.detach,
         consent=consent,
-        first=rewinding(place, getattr(arguments, "rewind", None)),
+        first=first_requests(place, arguments, person=person),
     )
     if name == "tui" and person:
         return screens(place, arguments)
@@ -317,6 +317,22 @@ def walk(
     from narrowdown.wizard.cli.finish import finish
 
     return finish(place, code, text=name == "plain")
+
+
+def wants_auto(arguments: argparse.Namespace) -> bool:
+    """Whether the session is to go on by itself as far as it can."""
+    return bool(getattr(arguments, "auto", False))
+
+
+def first_requests(
+    place: Path, arguments: argparse.Namespace, *, person: bool
+) -> tuple[dict[str, Any], ...]:
+    """What the runner is asked before anything else: ``--rewind``, ``--auto``. Raises Refusal as
+    ``rewinding`` does."""
+    first = rewinding(place, getattr(arguments, "rewind", None))
+    if person and wants_auto(arguments) and (first or not folders.load(place).end):
+        first = (*first, requests.encode(requests.SetPolicy("walk")))
+    return first
 
 
 def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
@@ -405,7 +421,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
     from narrowdown.wizard.tui.app import run as run_terminal
     from narrowdown.wizard.tui.library import Sessions
 
-    first = rewinding(place, getattr(arguments, "rewind", None)) if place else ()
+    first = first_requests(place, arguments, person=True) if place else ()
     options = runner_options(arguments, first=first)
     library = Sessions(options, yes=getattr(arguments, "yes_run_scripts", ()), watch=watching)
     code, left = run_terminal(

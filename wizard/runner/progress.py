@@ -21,8 +21,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     ``planned`` how many before it began; ``best`` nodes of the smallest failing part, ``tried``
     probes of a search that can be ended with it now (0: none), ``nodes`` of the working model;
     ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is
-    expected to take, ``each`` one probe of it, ``expensive`` that it waits for that; ``walking``: it
-    goes on by itself; ``log`` the running probe's log below the session
+    expected to take, ``each`` one probe of it; ``log`` the running probe's log below the session
     folder; ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its
     number at this runner (0: nobody controls); ``seq`` the journal's last event.
     """
@@ -43,8 +42,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     eta: float = -1.0
     seconds: float = -1.0
     each: float = -1.0
-    expensive: bool = False
-    walking: bool = False
+    expensive: bool = False  # so much that the offered step waits for a person
+    walking: bool = False  # it goes on by itself
     unresolved: int = 0
     paused: bool = False
     stopping: bool = False

@@ -23,11 +23,13 @@ from textual.filter import Monochrome
 from textual.screen import Screen
 from textual.scrollbar import ScrollBar, ScrollBarRender
 from textual.signal import Signal
+from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from narrowdown.engines import installed
 from narrowdown.engines.store.content import write_atomically
+from narrowdown.wizard import terminal
 from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.follow_up import FollowUp
 from narrowdown.wizard.problem import Problem
@@ -39,6 +41,7 @@ from narrowdown.wizard.tui.client import SceneChanged, Watcher, bundle
 from narrowdown.wizard.tui.foreground import Driver, Foreground
 from narrowdown.wizard.tui.library import Sessions
 from narrowdown.wizard.tui.literal import clean
+from narrowdown.wizard.tui.palette import Actions
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import (
@@ -57,9 +60,9 @@ from narrowdown.wizard.tui.turns import InTurn
 MadeT = TypeVar("MadeT")
 
 WELCOME = (
-    "Each step says what it will do and waits for {go}; then it measures, and asks a question with the answer that the numbers "
-    "support already chosen: {answer} takes it. {terms} explains the words, {why} the reasons, {keys_help} the keys, "
-    "{quit_session} leaves. Nothing can be lost."
+    "Each step measures something and asks one question. The answer that the numbers support is chosen already: press {answer} "
+    "to take it and to run the next step. Or press {auto} once: it goes on by itself to the end, or until a step takes long "
+    "or an answer is in doubt. Press {keys_help} for all keys, {quit_session} to leave. Nothing can be lost."
 )
 GONE = "The session's own process had gone, and is started again. Everything measured is kept. Answer once more."
 OURS = (
@@ -99,6 +102,7 @@ class Narrowdown(InTurn[int]):
     CSS_PATH = "style.tcss"
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-medium"), (140, "-wide")]  # noqa: RUF012 (as Textual types it)
     VERTICAL_BREAKPOINTS = [(0, "-short"), (32, "-tall")]  # noqa: RUF012
+    COMMANDS = {Actions, SystemCommandsProvider}  # noqa: RUF012 (as Textual types it)
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Quit", show=False, priority=True)
     ]
@@ -309,7 +313,7 @@ class Narrowdown(InTurn[int]):
             card = Reading(
                 "What you are about to see",
                 [("", text), ("", self.fill_in_keys(WELCOME))],
-                hint="Enter goes on",
+                hint="[Enter] goes on",
             )
             self.call_after_refresh(
                 self.push_screen, card
@@ -462,6 +466,22 @@ class Narrowdown(InTurn[int]):
                 )
             )
 
+    def open_report(self) -> None:
+        """The report of the open session, in the browser; where none can be opened, say where it
+        lies. Made in a thread."""
+        if self.scene is not None:
+            folder = self.scene.folder
+            self.make_aside(lambda: self.library.report(folder), self._show_report, "report")
+
+    def _show_report(self, file: Path) -> None:
+        if terminal.draws_windows():
+            self.open_url(file.as_uri())
+            self.say(f"Opened in the browser: {file}")
+        else:
+            self.trouble(
+                "The report", f"No browser can be opened from here. The report lies in\n{file}"
+            )
+
     # What screens ask of the app
 
     def say(self, text: str, *, warning: bool = False) -> None:
@@ -493,7 +513,11 @@ class Narrowdown(InTurn[int]):
         found = sorted(
             keys.list_at_work(screen, self.glyphs), key=lambda row: row[0].id == "interrupt"
         )  # of least use: last
-        palette = [("^p", "Theme, screenshot.")] if self.use_command_palette else []
+        palette = (
+            [("^p", "Find any of these by a word; theme, screenshot.")]
+            if self.use_command_palette
+            else []
+        )
         return [*((names, action.help) for action, names in found), *palette]
 
     def fill_in_keys(self, text: str) -> str:

@@ -21,9 +21,10 @@ from narrowdown.wizard.words import count
 # What to do where the verdict alone says it.
 TOLD: Mapping[str, str] = {
     "refused": (
-        "Name an engine or a reference that takes the model, or give the library of its own operators: {edit} changes the set-up."
+        "Name an engine or a reference that takes the model, or give the library of its own operators. "
+        "Press {edit} to change the set-up."
     ),
-    "unresolved": "{rewind} goes back to any question, to answer it otherwise.",
+    "unresolved": "Press {rewind} to go back to any question and answer it otherwise.",
     "input-sensitive": "Compare engines on real inputs. If real ones fail somewhere, start again with just those (--inputs).",
     "reference-suspect": "Start again with a reference that can be trusted (--reference), before blaming the engine.",
     "export-at-fault": (
@@ -118,9 +119,7 @@ def _list_more_inputs(scene: Scene, name: str) -> list[Deed]:
         )
         return [Deed(told, more), *made]
     if not scene.problem.check:
-        told = (
-            "Do others of your samples fail? More runs of these do not tell. {edit} gives them, or:"
-        )
+        told = "Do others of your samples fail? More runs of these do not tell. Press {edit} to give them, or:"
         made.append(Deed(told, more))
     return made
 

@@ -9,36 +9,39 @@ TRIES = "✓ passes: right; ✗ fails: wrong in the way that is looked for; ? ca
 
 # By the id of the panel.
 PANELS: Mapping[str, str] = {
-    "question": "What this step wants to know, and how it finds out. {terms} explains the words in ‹brackets›.",
+    "question": "What this step wants to know, and how it finds out. Press {terms} for the words in ‹brackets›.",
     "plan-panel": (
-        "What {go} starts, and what it is expected to cost. A ‹probe› is one try: take the model or a part of it, build it, run "
-        "it, compare. {skip} leaves it out: then you answer from what you know."
+        "What {go} starts, and what it is expected to cost. A ‹probe› is one try: take the model or a part of it, build "
+        "it, run it, compare. Press {auto} to have it go on by itself until a step takes long or an answer is in doubt. "
+        "Press {skip} to leave this step out: then you answer from what you know."
     ),
-    "doing-panel": "What is being tried just now, how many tries are done, and what may be left. {stop} stops after this try.",
+    "doing-panel": "What is being tried just now, how many tries are done, and what may be left. "
+    "Press {stop} to stop after this try.",
     "model-panel": (
         "Every node of the model from left to right, coloured by the smallest part that it was tried in. The line below it is "
         "the smallest part that still fails: the fault is in there. Then, in words, what the last tries have shown."
     ),
     "probes-panel": f"The tries, the newest first: what was tried, how it came out, how long it took. {TRIES} "
-    "{probes} lists them all, and shows what the engine wrote during one.",
-    "log-panel": "The last lines that the engines wrote; {log} opens all.",
+    "Press {probes} to list them all, and to see what the engine wrote during one.",
+    "log-panel": "The last lines that the engines wrote. Press {log} for all of them.",
     "why": "Why the answer that stands as recommended is the one that the numbers support.",
     "measured-panel": (
         "What the step found. An error of 0 is exact, and 'allowed' is the most that still counts as right. ? stands for what "
-        f"was not measured. {DEPTH} {{pictures}} shows all pictures."
+        f"was not measured. {DEPTH} Press {{pictures}} for all pictures."
     ),
     "noted-panel": "Notes of this step, yours and the session's own; the report has all of them.",
     "around": GRAPH,
-    "words-panel": "What the words of this step mean, in a sentence each; {terms} has them whole, and all others.",
+    "words-panel": "What the words of this step mean, in a sentence each. Press {terms} for all of them, and all others.",
     "answers-panel": (
-        "Arrows or digits choose, {answer} answers. 'recommended' is what the measurement supports; the arrow says where an "
-        "answer leads. You may choose another one: it is noted as yours, and {rewind} comes back to it."
+        "Arrows or digits choose. Press {answer} to answer and to run the next step. 'recommended' is what the measurement "
+        "supports; the arrow says where an answer leads. 'more answers' has those that the measurement rules out, each with the "
+        "reason. You may choose any: it is noted as yours. Press {rewind} to come back to it."
     ),
     "verdict-panel": "How the search ended, in a sentence, and what that means.",
     "todo-panel": "What you can do now, the first thing first; what is to be typed stands below it.",
     "culprits-panel": (
         "Each part that fails: its nodes, how often and how far off it is, the largest part of it that passes, the cause and the "
-        "numbers that show it. {terms} explains the causes."
+        "numbers that show it. Press {terms} for the causes."
     ),
     "decided-panel": "The measurement that ended the search, as no part of the model is at fault.",
     "way-panel": "Steps that had no answer, and why.",

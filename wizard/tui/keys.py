@@ -29,11 +29,19 @@ class Action(msgspec.Struct, frozen=True):
     shown: bool = True  # in the bottom line
     everywhere: bool = False  # before any focused widget sees the key
     typing: bool = False  # works where one types, so a letter cannot be its key
+    words: str = ""  # other words by which the palette finds it
 
 
 ACTIONS: tuple[Action, ...] = (
-    Action("answer", "answer", "enter", "Give the highlighted answer."),
+    Action("answer", "answer", "enter", "Give the highlighted answer, and run the next step."),
     Action("go", "run it", "enter", "Run this step."),
+    Action(
+        "auto",
+        "go on by itself",
+        "A",
+        "Run the steps and take the recommended answers, until a step takes long, an answer is in doubt, or the end.",
+        words="go on by yourself auto automatic walk unattended all recommended",
+    ),
     Action(
         "pick", "choose from a list", "f2", "List what fits into the field at hand.", typing=True
     ),
@@ -65,7 +73,12 @@ ACTIONS: tuple[Action, ...] = (
         "Kill what is running. The session is safe; that probe runs again later.",
     ),
     Action("pause", "pause", "p", "Pause before the next probe, or go on."),
-    Action("skip", "skip", "s", "Do not run this step; answer its question from what is known."),
+    Action(
+        "skip",
+        "skip",
+        "s",
+        "Do not run this step, or leave it; answer its question from what is known.",
+    ),
     Action("why", "why", "w", "Why this answer is recommended, and what this step is for."),
     Action("terms", "terms", "t", "The words used here, explained."),
     Action(
@@ -73,6 +86,7 @@ ACTIONS: tuple[Action, ...] = (
         "by hand",
         "c",
         "The same by hand: copies the command to the clipboard and to last-command.txt.",
+        words="command polygraphy trtexec clipboard",
     ),
     Action("log", "log", "l", "What the workers and engines wrote."),
     Action(
@@ -102,6 +116,7 @@ ACTIONS: tuple[Action, ...] = (
         "rewind",
         "r",
         "Go back to an earlier question. Measurements stay known, so nothing is measured twice.",
+        words="back undo change answer",
     ),
     Action(
         "edit",
@@ -115,8 +130,15 @@ ACTIONS: tuple[Action, ...] = (
         "what else",
         "a",
         "Is it known, which switch does it, what triggers it, since when? Each with its price.",
+        words="workaround fix rewrite trigger known ladder score",
     ),
-    Action("export", "export", "e", "Write everything into one folder or zip to share."),
+    Action(
+        "export",
+        "export",
+        "e",
+        "Write everything into one folder or zip to share.",
+        words="send bundle case workaround",
+    ),
     Action("keys_help", "help", "question_mark", "What is shown here, and every key."),
     Action(
         "quit_session",
@@ -138,13 +160,29 @@ ACTIONS: tuple[Action, ...] = (
         "T",
         "Steer a session that is open in another window from here; that window only looks on then, and can take it back.",
     ),
-    Action("retry", "go on", "R", "Start the session's runner again after it died."),
+    Action(
+        "retry",
+        "go on",
+        "enter,R",
+        "Go on with a session that was stopped, or whose own process has died.",
+        words="continue resume restart run",
+    ),
+    Action(
+        "report",
+        "open report",
+        "O",
+        "Open the report of the session in the browser.",
+        words="html page workaround fix verdict",
+    ),
     Action("close", "close", "escape", "Close the card.", shown=False, typing=True),
     Action("scroll_up", "scroll up", "pageup", "Scroll the page.", shown=False),
     Action("scroll_down", "scroll down", "pagedown", "Scroll the page.", shown=False),
 )
 BY_ID: dict[str, Action] = {action.id: action for action in ACTIONS}
 DIGITS = frozenset("0123456789")
+IN_TEXT = re.compile(  # a key in a sentence
+    r"\[(?:Enter|Esc|Tab|Space|Backspace|Ins|Del|PgUp|PgDn|F\d+|\w+\+\S+|\^\w|[^\W\d_]|[?/])\]"
+)
 # What these do cannot be changed: choosing an answer or a line, the palette, leaving, the next
 # field.
 FIXED = DIGITS | {
@@ -280,12 +318,12 @@ def _texts(value: object) -> list[str]:
 
 def fill_in_keys(text: str, keymap: Keymap, glyphs: Glyphs) -> str:
     """A text of ours with the key of each action that it names in braces, ``{why}``: what the user
-    has to press."""
+    has to press, as ``[w]``. ``IN_TEXT`` finds it there, to be drawn as a key."""
 
     def key(match: re.Match[str]) -> str:
         if match[1] not in BY_ID:
             return match[0]
         first = keymap.of(match[1])[0]
-        return "Enter" if first == "enter" else display(first, glyphs)
+        return f"[{'Enter' if first == 'enter' else display(first, glyphs)}]"
 
     return re.sub(r"\{(\w+)\}", key, text)

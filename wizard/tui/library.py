@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard import demo as demos
 from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import begin, changes
@@ -19,6 +20,7 @@ from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session import removal
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.standing import stand
+from narrowdown.wizard.tui.ending import REPORT
 
 
 class Sessions:
@@ -139,6 +141,19 @@ class Sessions:
         from narrowdown.wizard.report.read import read
 
         return str(export(read(folder), Path(target).expanduser()))
+
+    def report(self, folder: Path) -> Path:
+        """The report as it is now: the file that lies at an end, else one that is written."""
+        from narrowdown.wizard.report.html import to_html
+        from narrowdown.wizard.report.portable import handed_on
+        from narrowdown.wizard.report.read import read
+
+        target = folder / REPORT
+        if self._watch and not target.is_file():
+            raise BadUsage("The program that holds this session writes its report at the end.")
+        if not (self._watch or (target.is_file() and folders.load(folder).end)):
+            write_atomically(target, to_html(handed_on(read(folder))))
+        return target
 
     def finish(self, folder: Path) -> None:
         """At an end: write the report into the session's folder, the bundle where there is a case,

@@ -111,7 +111,7 @@ def _notices(scene: Scene) -> list[Trouble]:
                 "notice",
                 title,
                 text,
-                next="" if there else f"{{take_over}} steers it from here{again}.",
+                next="" if there else f"Press {{take_over}} to steer it from here{again}.",
             )
         )
     elif scene.work.free and scene.alive:
@@ -122,7 +122,10 @@ def _notices(scene: Scene) -> list[Trouble]:
         text = "You skipped this step: nothing was measured, so the answer is yours."
         found.append(
             Trouble(
-                "notice", "Skipped", text, next="{rewind} and then this step runs it after all."
+                "notice",
+                "Skipped",
+                text,
+                next="Press {rewind} and choose this step to run it after all.",
             )
         )
     if said := dict.fromkeys(death.detail for death in _deaths(scene) if death.extra):
@@ -178,9 +181,9 @@ def _step(scene: Scene) -> Trouble | None:
             error or (closed.reason if closed else ""),
             lines=scene.trace[-LINES:],
             where=str(scene.folder / "logs" / "runner.log"),
-            next="The session is safe: everything measured is kept. {details} shows the whole trace and copies it for a report."
+            next="The session is safe: everything measured is kept. Press {details} to read and copy the trace for a report."
             + (
-                " {retry} goes on from here."
+                " Press {retry} to go on from here."
                 if scene.face == "stopped"
                 else " You can still answer."
             ),
@@ -188,12 +191,12 @@ def _step(scene: Scene) -> Trouble | None:
     if visit is None or stage(visit) not in ("failed", "cannot run here"):
         return None
     if closed and closed.exit_code == Exit.BAD_USAGE:
-        nxt = "Correct the file, then {retry} goes on; {edit} changes model, inputs or options in a new session."
+        nxt = "Correct the file, then press {retry} to go on. Press {edit} to change model, inputs or options in a new session."
         return Trouble("input", TITLES["input"], error, next=nxt)
     log = tuple(line for line in scene.log if line.strip())
     meaning = guess("\n".join([error, *log]))
     can = (
-        "{retry} tries again."
+        "Press {retry} to try again."
         if scene.face == "stopped"
         else "You can still answer: the last answer asks for nothing measured."
     )
@@ -207,7 +210,7 @@ def _step(scene: Scene) -> Trouble | None:
         f"Likely: {meaning}" if meaning else "",
         log[-LINES:],
         str(scene.folder / "logs") if log else "",
-        f"{{log}} shows the log. {can} {{edit}} changes the set-up.",
+        f"Press {{log}} for the log. {can} Press {{edit}} to change the set-up.",
     )
 
 
@@ -224,4 +227,4 @@ def _stopped(scene: Scene) -> Trouble:
         parts.append(
             f"The smallest part that fails so far: {strip.many:,} of {count(strip.whole, 'node')}."
         )
-    return Trouble("notice", "Stopped", " ".join(parts), next="{retry} goes on.")
+    return Trouble("notice", "Stopped", " ".join(parts), next="Press {retry} to go on.")

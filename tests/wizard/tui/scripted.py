@@ -255,7 +255,8 @@ class FakeLibrary:
         self.session._given = 0
         for request in first:
             self.session.living = True
-            self.session.script.add(e.Rewound(to=int(request["to"]), node="layerwise"))
+            if request["do"] == "rewind":
+                self.session.script.add(e.Rewound(to=int(request["to"]), node="layerwise"))
         return self.session
 
     def demos(self) -> Mapping[str, str]:
@@ -274,6 +275,9 @@ class FakeLibrary:
     def export(self, folder: Path, target: str) -> str:
         self.exported.append(target)
         return target
+
+    def report(self, folder: Path) -> Path:
+        return folder / "report.html"
 
     def finish(self, folder: Path) -> None:
         self.finished.append(folder)

@@ -59,7 +59,7 @@ async def test_a_tall_window_says_what_the_words_of_an_offer_mean(
     )
     s.opened(session)
     text = " ".join((await shown(make_app(), "offer", size)).split())
-    assert ("Words (t has more)" in text) == there
+    assert ("Words ([t] has more)" in text) == there
     assert ("The tolerance is how far an output may be off" in text) == there
     assert "no-such-card" not in text
 

@@ -28,7 +28,7 @@ LEFT = "\x1b[?1049l"
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
     """The list of sessions, which is empty."""
     made = Terminal([], tmp_path, (80, 24))
-    made.until("n starts a new session")
+    made.until("[n] to start a new session")
     yield made
     made.close()
 
@@ -55,11 +55,11 @@ def test_stopped_and_going_on(terminal: Terminal) -> None:
                 f"the terminal was not taken back:\n{terminal.look()}"
             )
             terminal.look()
-        terminal.until("n starts a new session")
+        terminal.until("[n] to start a new session")
     terminal.press("n")
     terminal.until("Engine under test")
     terminal.press("\x1b")
-    terminal.until("n starts a new session")
+    terminal.until("[n] to start a new session")
     terminal.press("q")
     assert terminal.code() == 0
 
@@ -78,7 +78,7 @@ def test_told_to_go_on_while_it_leaves(tmp_path: Path) -> None:
 
     kicking = threading.Thread(target=kick)
     try:
-        terminal.until("Enter runs it")
+        terminal.until("[Enter] to run it")
         terminal.raw = ""
         terminal.press("q")
         terminal.child.expect_exact(LEFT, timeout=allow(60))

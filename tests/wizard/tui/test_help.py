@@ -40,7 +40,7 @@ async def test_every_card_says_what_it_shows(session: FakeSession, make_app: Mak
         for key, told in CARDS.items():
             await pilot.press(key)
             await settle(pilot, lambda: isinstance(app.screen, Card))
-            assert "? explains" in golden.text_of(app)
+            assert "[?] explains" in golden.text_of(app)
             await pilot.press("question_mark")
             await settle(pilot, lambda: bool(app.screen.query(".card-help")))
             said = app.screen.query_one(".card-help", Text).text
@@ -65,13 +65,13 @@ async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(
         await pilot.press("question_mark", "f1")
         await settle(pilot, lambda: bool(app.screen.query(".card-help")))
         assert app.screen.query_one(Input).value == "?"
-        assert "F1 explains" in golden.text_of(app)
+        assert "[F1] explains" in golden.text_of(app)
 
 
 @pytest.mark.parametrize(
     ("scene", "parts"),
     [
-        (s.opened, ["What will run", "What Enter starts"]),
+        (s.opened, ["What will run", "What [Enter] starts"]),
         (s.running, ["Probes", "Working"]),
         (s.asking, ["Your answer (has the keyboard)", "Measured", "Why this is recommended"]),
         (s.ended, ["What to do now", "What fails", "The workaround", "To share"]),
@@ -130,7 +130,7 @@ async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Ma
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
         await pilot.press("b")
         await settle(
-            pilot, lambda: "goes back to k7f3, which stays as it is" in golden.text_of(app)
+            pilot, lambda: "to go back to k7f3, which stays as it is" in golden.text_of(app)
         )
         await settle(pilot, lambda: "open here" in golden.text_of(app))
         text = golden.text_of(app)

@@ -153,7 +153,7 @@ def test_keys_as_people_read_them() -> None:
     mine = keys.Keymap({"why": "v,w"})
     assert (
         keys.fill_in_keys("{why} says why, {go} runs it, {nothing}.", mine, UNICODE)
-        == "v says why, Enter runs it, {nothing}."
+        == "[v] says why, [Enter] runs it, {nothing}."
     )
 
 

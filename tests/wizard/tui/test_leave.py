@@ -97,7 +97,7 @@ def left_alone(session: Path) -> bool:
 
 def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_path: Path) -> None:
     first = start("open", *gate.words)
-    first.until("Enter runs it")
+    first.until("[Enter] to run it")
     first.press("\r")
     first.until("stop now")
     session = the_session(tmp_path)
@@ -126,7 +126,7 @@ def test_the_terminal_is_closed(
     """``deaf``: started by nohup, the screen would go on reading what is not there, on a third of a
     core."""
     terminal = start("open", *gate.words, deaf=deaf)
-    terminal.until("Enter runs it")
+    terminal.until("[Enter] to run it")
     terminal.press("\r")
     terminal.until("stop now")
     session = the_session(tmp_path)
@@ -142,7 +142,7 @@ def test_quit_leaves_it_running_and_others_look_on(
     start: Callable[..., Terminal], gate: Gate, tmp_path: Path
 ) -> None:
     first = start("open", *gate.words)
-    first.until("Enter runs it")
+    first.until("[Enter] to run it")
     first.press("\r")
     first.until("stop now")
     session = the_session(tmp_path)
@@ -162,7 +162,7 @@ def test_quit_leaves_it_running_and_others_look_on(
     looker.until("Yes, it fails here")
     second.press("\r")
     looker.until("Clean the model up")
-    second.until("Enter runs it")
+    second.until("[Enter] to run it")
     second.press("q")
     assert second.code() == 130
     looker.press("q")
@@ -173,7 +173,7 @@ def test_sigterm_gives_the_terminal_back(
     start: Callable[..., Terminal], gate: Gate, tmp_path: Path
 ) -> None:
     terminal = start("open", *gate.words)
-    terminal.until("Enter runs it")
+    terminal.until("[Enter] to run it")
     terminal.press("\r")
     terminal.until("stop now")
     terminal.child.kill(signal.SIGTERM)
@@ -190,7 +190,7 @@ def test_another_window_takes_over_and_the_first_takes_it_back(
     """Two windows and their runner, real ones: control goes there and back and, when its window is
     killed, back again."""
     first = start("open", *gate.words)
-    first.until("Enter runs it")
+    first.until("[Enter] to run it")
     first.press("\r")
     first.until("stop now")
     session = the_session(tmp_path)
@@ -211,7 +211,7 @@ def test_another_window_takes_over_and_the_first_takes_it_back(
     gate.open()
     first.until("Yes, it fails here")
     first.press("\r")
-    first.until("Enter runs it")
+    first.until("[Enter] to run it")
     assert snapshot(session)["pid"] == runner, "one process all the time"
     first.press("q")
     assert first.code() == 130

@@ -29,7 +29,9 @@ def walk(terminal: Terminal, session: Path, node: str) -> None:
             now["phase"] == "running" and now["node"] == node and "x stop" in screen
         ):  # not only looking at the engine
             return
-        shown = "Enter runs it" in screen if now["phase"] == "offer" else "Your answer" in screen
+        shown = (
+            "[Enter] to run it" in screen if now["phase"] == "offer" else "Your answer" in screen
+        )
         if now["phase"] in ("offer", "ask") and shown and here not in seen:
             seen.add(here)
             terminal.press("\r")
@@ -69,7 +71,7 @@ def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(
     ]
     terminal = Terminal(words, tmp_path, (80, 24))
     try:
-        terminal.until("Enter runs it")
+        terminal.until("[Enter] to run it")
         terminal.press("\r")
         terminal.until("No, it could not be shown")
         terminal.press("E")
@@ -88,7 +90,7 @@ def test_a_wrong_tolerance_is_mended_with_a_key_and_nothing_is_measured_again(
         terminal.press("\x7f" * 8 + "0.00001")
         terminal.until("0.00001")
         terminal.press("\x1b[15~")  # F5
-        terminal.until("Enter runs it")
+        terminal.until("[Enter] to run it")
         terminal.press("\r")
         terminal.until("Yes, it fails here")
         terminal.press("q")
@@ -117,7 +119,7 @@ def test_a_refused_model_is_walked_with_enter_alone_to_the_operator_that_is_refu
         ["open", str(MODELS / "pillars_add.onnx"), "--engine", engine], tmp_path, (80, 24)
     )
     try:
-        terminal.until("Enter runs it")
+        terminal.until("[Enter] to run it")
         (session,) = (tmp_path / "sessions").iterdir()
         walk(terminal, session, "")
         terminal.until("What to do now")
@@ -148,7 +150,7 @@ def test_a_search_that_is_ended_goes_on_with_its_smallest_part_and_says_that_a_s
     engine = f"fake:fault=wrong,nodes={'+'.join(names[7:290:18])}"
     terminal = Terminal(["open", "long.onnx", "--engine", engine], tmp_path, (80, 24))
     try:
-        terminal.until("Enter runs it")
+        terminal.until("[Enter] to run it")
         (session,) = (tmp_path / "sessions").iterdir()
         walk(terminal, session, "reduce")
         terminal.until("smallest that fails")
@@ -156,8 +158,8 @@ def test_a_search_that_is_ended_goes_on_with_its_smallest_part_and_says_that_a_s
         screen = terminal.together("The search is not through", "Search on")
         assert "Use the smallest so far (" in screen
         terminal.press("\r")
-        screen = terminal.until("Your answer", "Enter runs it", seconds=120)
-        assert "Enter runs it" not in screen
+        screen = terminal.until("Your answer", "[Enter] to run it", seconds=120)
+        assert "[Enter] to run it" not in screen
         walk(terminal, session, "")
         screen = terminal.until("What to do now")
         assert "minimal" not in screen

@@ -335,7 +335,7 @@ async def test_where_an_answer_leads_is_cut_at_its_end() -> None:
     async with app.run_test(size=(80, 24)):
         answers = app.query_one(Answers)
         answers.show(flow, (offer,))
-        said = answers._prompt(0, 74).plain
+        said = answers._prompt(0, 74, 44).plain
     assert said == "❯ 1 Yes, real inputs are right  recommended  → Sensitive to its inputs, n…"
     assert len(said) == 74
 

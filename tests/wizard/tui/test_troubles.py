@@ -71,12 +71,12 @@ KINDS: dict[str, Callable[[FakeSession], FakeSession]] = {
     "input": bad_input, "engine": engine_said_no, "worker": s.running, "ours": our_bug,
 }  # fmt: skip
 SAYS = {
-    "input": ["lacks the input 'image'", "R goes on"],
+    "input": ["lacks the input 'image'", "[Enter] to go on"],
     "engine": [
         "could not build the model",
         "Likely: The engine does not have",
         "NOT_IMPLEMENTED: Frobnicate [/red]",
-        "l shows",
+        "[l] for the log",
     ],
     "worker": [
         "Worker 2 died of SIGSEGV in probe 4.",
@@ -86,7 +86,7 @@ SAYS = {
         "failed inside narrowdown",
         "KeyError: 'lost'",
         "The session is safe",
-        "d shows the whole trace",
+        "[d] to read and copy",
     ],
 }
 
@@ -157,7 +157,7 @@ async def test_a_skipped_step_is_no_error(session: FakeSession, make_app: Make) 
     )
     session.snapshot = {"phase": "ask"}
     app = make_app()
-    async with app.run_test(size=(110, 40)) as pilot:
+    async with app.run_test(size=(160, 50)) as pilot:
         await settle(pilot, lambda: "You skipped this step" in golden.text_of(app))
         text = golden.text_of(app)
         assert "skipped; your answer" in text

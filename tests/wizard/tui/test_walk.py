@@ -174,6 +174,7 @@ async def test_a_digit_chooses_and_enter_answers(session: FakeSession, make_app:
         "answer": "no",
         "note": "",
         "settings": {},
+        "go": True,
     }
 
 
@@ -184,7 +185,7 @@ async def test_answers_are_not_given_while_a_step_runs(
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: face(app) == "running")
-        await pilot.press("s", "2", "e", "r")
+        await pilot.press("2", "e", "r", "enter")
         await pilot.pause(0.2)
         assert isinstance(app.screen, StepScreen)
     assert session.sent == []

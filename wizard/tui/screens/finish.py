@@ -39,8 +39,8 @@ class FinishScreen(SessionScreen):
         "export", "after", *FIRST, *(name for name in COMMON if name != "export"), *HIDDEN
     )
     HELP_TEXT = (
-        "This is the end of the route: what was found, then what to do now, then how it was found. {export} writes the case into "
-        "one folder or zip to share, {rewind} goes back to an earlier question, {terms} explains the words."
+        "This is the end of the route: what was found, then what to do now, then how it was found. Press {export} to write "
+        "the case into one folder or zip to share, {rewind} to go back to an earlier question, {terms} for the words."
     )
 
     _drawn: Path | None = None  # the session that is shown: another one may have other keys

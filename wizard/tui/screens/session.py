@@ -41,7 +41,7 @@ from narrowdown.wizard.words import duration
 
 # On every screen of a session, after the screen's own keys.
 FIRST = ("keys_help", "back", "quit_session")  # they stand on the narrowest terminal, too
-COMMON = ("why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note")
+COMMON = ("why", "terms", "map", "rewind", "pictures", "copy", "log", "export", "note", "report")
 HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
@@ -65,8 +65,9 @@ class TitleLine(Lines[Scene | None]):
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         stands = scene.standing
         style = "bold $fails" if stands in ("paused", "stopped") else "$quiet"
+        stands += " by itself" if scene.work.walking and scene.alive else ""
         # While it is paused nobody knows how much of the running step was work.
-        shown = scene.worked > 0 and width >= 70 and stands != "paused"
+        shown = scene.worked > 0 and width >= 70 and scene.standing != "paused"
         clock = f" {g.dot} {duration(scene.worked)}" if shown else ""
         named = elide(f"session {scene.id}", max(10, width // 3), g.ellipsis) + f" {g.dot} "
         room = width - Content(named + stands + clock).cell_length
@@ -343,6 +344,10 @@ class SessionScreen(Hosted):
         self.app.push_screen(
             Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done
         )
+
+    def action_report(self) -> None:
+        """The report as it is now, in the browser."""
+        self.host.open_report()
 
     def action_scroll_up(self) -> None:
         """Scroll the page."""

@@ -31,7 +31,7 @@ ABOUT = (
     "A model that gives wrong numbers on an inference engine goes in; the smallest part of it that still fails, the likely cause "
     "and a checked workaround come out. It asks one question at a time, and measures the answers itself."
 )
-NEW = "{new} starts a new session; {demo} tries it on a model that comes with it."
+NEW = "Press {new} to start a new session, {demo} to try it on a model that comes with it."
 DEEPEST = 5  # steps that a line is moved in at most, below the session that it goes on from
 REFRESH = 5.0  # seconds between two looks at what others change: the folder, whether the terminal is there
 
@@ -146,7 +146,7 @@ class SessionsScreen(Hosted):
         if scene is not None:
             self.query_one("#hint", Text).show(
                 self.host.fill_in_keys(
-                    f"{{open}} goes back to {scene.id}, which stays as it is. {NEW}"
+                    f"Press {{open}} to go back to {scene.id}, which stays as it is. {NEW}"
                 )
             )
             self._left = scene.folder
@@ -354,8 +354,8 @@ class SessionsScreen(Hosted):
     def action_keys_help(self) -> None:
         """The keys that work here."""
         text = self.host.fill_in_keys(
-            "{open} goes on with the highlighted session; where it is open in another window you look on, and "
-            "{take_over} takes over. " + NEW
+            "Press {open} to go on with the highlighted session. Where it is open in another window you look on; press "
+            "{take_over} there to take over. " + NEW
         )
         self.app.push_screen(
             Reading("Keys", [("", text), ("Keys that work now", self.host.key_table(self))])

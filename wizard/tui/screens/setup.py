@@ -85,7 +85,9 @@ ADVANCED = (
 KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
 
 
-NOTHING_RUNS = "Nothing runs before Start. Enter is the next field, {pick} lists what fits."
+NOTHING_RUNS = (
+    "Nothing runs before Start. Press [Enter] for the next field, {pick} to list what fits."
+)
 EDITING = "Start begins a new session, which takes over what still holds."
 MORE = "More options"
 

@@ -43,7 +43,8 @@ FACES: tuple[Face, ...] = ("starting", "offer", "running", "ask", "stopped")
 # Actions that only make sense on some faces; the others are always there.
 WHERE: Mapping[str, tuple[Face, ...]] = {
     "go": ("offer",),
-    "skip": ("offer",),
+    "skip": ("offer", "running"),
+    "auto": ("offer", "ask", "running", "stopped"),
     "answer": ("ask",),
     "why": ("offer", "ask", "running"),
     "copy": ("offer", "ask", "running"),
@@ -59,7 +60,7 @@ WHERE: Mapping[str, tuple[Face, ...]] = {
     "retry": ("stopped",),
 }
 # What only the window does that steers the session.
-STEERING = frozenset({"go", "skip", "answer", "stop", "stop_now", "pause", "rewind"})
+STEERING = frozenset({"go", "auto", "skip", "answer", "stop", "stop_now", "pause", "rewind"})
 DOING: Mapping[Face, str] = {
     "starting": "starting",
     "offer": "ready to run",
@@ -75,11 +76,22 @@ class StepScreen(SessionScreen):
     screen)."""
 
     BINDINGS: ClassVar[list[BindingType]] = keys.bindings(
-        "take_over", "go", "stop", "retry", *FIRST, "skip", "pause", "stop_now", *COMMON, *HIDDEN
+        "take_over",
+        "go",
+        "stop",
+        "retry",
+        *FIRST,
+        "auto",
+        "pause",
+        "skip",
+        "stop_now",
+        *COMMON,
+        *HIDDEN,
     )
     HELP_TEXT = (
-        "Each step measures something and then asks one question. The answer that the measurement supports is preselected: Enter "
-        "takes it. You may always choose otherwise, and go back later with rewind. Nothing you do here can lose a measurement."
+        "Each step measures something and then asks one question. The answer that the measurement supports is preselected: "
+        "press {answer} to take it and to run the next step. Press {auto} to have it go on by itself. You may always choose "
+        "otherwise, and go back later with {rewind}. Nothing you do here can lose a measurement."
     )
 
     _drawn: tuple[str, str, int] = ("", "", 0)
@@ -172,7 +184,8 @@ class StepScreen(SessionScreen):
         self._plan(scene)
         self._work(scene)
         because = next((o.because for o in offered(visit) if o.recommended), "")
-        because = because if face == "ask" else ""
+        doubt = visit.question.doubt if visit and visit.question else ""
+        because = "\n\n".join(filter(None, (doubt, because))) if face == "ask" else ""
         self._show_panel("because", "#why", because)
         self._measured(scene, because)
         self._take_focus(scene)
@@ -273,10 +286,14 @@ class StepScreen(SessionScreen):
         )
         self.query_one("#plan", Text).show(summary)
         cost = price(work.expected, work.seconds)
-        self.query_one("#cost", Text).show(f"{cost[:1].upper()}{cost[1:]}")
+        cost = f"{cost[:1].upper()}{cost[1:]}"
+        cost += ". This is long, so it waits for you." if work.expensive else ""
+        self.query_one("#cost", Text).show(cost)
         self.query_one("#words", Text).show(narrative.define_words(scene))
         how = (
-            "" if scene.work.holder else "{go} runs it; {skip} skips it."
+            ""
+            if scene.work.holder
+            else "Press {go} to run it, {auto} to have it go on by itself, {skip} to skip it."
         )  # else the other window does
         self.query_one("#how", Text).show(self.host.fill_in_keys(how), "bold $recommended")
 
@@ -321,9 +338,32 @@ class StepScreen(SessionScreen):
             self._began = True
             self.host.request(requests.Go())
 
+    def action_auto(self) -> None:
+        """Let it go on by itself, or ask again."""
+        scene = self.scene
+        if scene is None or not self._once("auto"):
+            return
+        walk = requests.SetPolicy("person" if scene.work.walking else "walk")
+        if scene.face == "stopped":
+            self.host.restart((requests.SetPolicy("walk"),))
+        elif scene.work.walking:
+            self.host.request(walk, "From the next question on it asks you again.")
+        else:
+            self.host.request(walk, "It goes on by itself.")
+
     def action_skip(self) -> None:
-        """Do not run it."""
-        if self._once("skip"):
+        """Do not run it; leave one that runs, after asking."""
+        if self.scene and self.scene.face == "running":
+            options = [
+                ("on", "Let it run", ""),
+                ("skip", "Leave this step", "its question is answered from what is known"),
+            ]
+            self.app.push_screen(Choose("Leave the step that runs?", "", options), self._leave_step)
+        elif self._once("skip"):
+            self.host.request(requests.Skip())
+
+    def _leave_step(self, wanted: str | None) -> None:
+        if wanted == "skip":
             self.host.request(requests.Skip())
 
     def action_stop(self) -> None:
@@ -388,8 +428,8 @@ class StepScreen(SessionScreen):
         self.app.push_screen(Choose("Steer this session from this window?", text, options), done)
 
     def action_retry(self) -> None:
-        """Start the runner again."""
-        self.host.restart()
+        """Start the runner again, with the step at hand."""
+        self.host.restart((requests.Go(),))
 
     def on_answers_chosen(self, event: Answers.Chosen) -> None:
         """Ask for the values that the answer carries, then give it."""
@@ -404,14 +444,14 @@ class StepScreen(SessionScreen):
         if not wanted:
             if not self._once(event.answer):
                 return
-            self.host.request(requests.Answer(event.answer, visit.node, visit.visit))
+            self.host.request(requests.Answer(event.answer, visit.node, visit.visit, go=True))
             return
         fields = [Field(name, prompt, required=True) for name, prompt in wanted.items()]
 
         def done(values: Mapping[str, str] | None) -> None:
             if values is not None:
                 self.host.request(
-                    requests.Answer(event.answer, visit.node, visit.visit, settings=values)
+                    requests.Answer(event.answer, visit.node, visit.visit, settings=values, go=True)
                 )
 
         self.app.push_screen(Fields("What should it be?", "", fields), done)

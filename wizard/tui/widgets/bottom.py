@@ -1,4 +1,4 @@
-"""The bottom line: the keys that work now, as many as fit, in the order of the screen's bindings."""
+"""The bottom line: the first keys that work now, in the order of the screen's bindings."""
 
 from typing import NamedTuple
 
@@ -9,6 +9,7 @@ from textual.screen import Screen
 
 from narrowdown.wizard.tui.widgets.lines import Lines, row
 
+MOST = 6  # keys that are read at a glance
 KEY, LABEL = "bold $footer-key-foreground", "$footer-description-foreground"
 
 
@@ -54,9 +55,10 @@ class Bottom(Lines[tuple[Key, ...]]):
         self.tell(tuple(found.values()))
 
     def standing(self, width: int) -> list[tuple[int, Key]]:
-        """(first cell, key) of those that stand on a line of this width."""
+        """(first cell, key) of those that stand on a line of this width; help and the palette have
+        the others."""
         found, at = [], 0
-        for key in self._told:
+        for key in self._told[:MOST]:
             if at + key.width > width:
                 break
             found.append((at, key))

@@ -170,26 +170,16 @@ class Journey(Lines[tuple[Flow, tuple[Visit, ...]] | None]):
             )
             by = "" if not visit.answer else by
             name, answer = title(flow, visit.node), answer_text(visit)
-            room = max(10, width - len(head) - len(tail))
-            if width < 90:
-                rows.append(row([(head, "$quiet"), (fit(name, room, mark), ""), (tail, "$quiet")]))
-                rows.append(
-                    row(
-                        [
-                            ("    ", ""),
-                            (elide(answer, width - 20, mark), "bold"),
-                            (f"  {by}", "$quiet"),
-                        ]
-                    )
-                )
-                continue
-            room -= 13
+            chose = f"  {by:<11}"
+            if width < 90:  # who chose and how many probes are what can be missed
+                tail, chose = f"  {duration(visit.seconds):>10}", ""
+            room = max(10, width - len(head) - len(tail) - len(chose))
             rows.append(
                 row([
                     (head, "$quiet"),
                     (fit(name, room // 2 - 1, mark) + " ", ""),
                     (fit(answer, room - room // 2, mark), "bold"),
-                    (f"  {by:<11}", "$quiet"),
+                    (chose, "$quiet"),
                     (tail, "$quiet"),
                 ])
             )  # fmt: skip

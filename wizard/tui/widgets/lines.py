@@ -12,6 +12,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
+from narrowdown.wizard.tui.keys import IN_TEXT
 from narrowdown.wizard.tui.literal import clean, join_contents, literal, wrap_words
 
 ToldT = TypeVar("ToldT")
@@ -122,7 +123,7 @@ class Panel(VerticalGroup):
     ) -> None:
         super().__init__(*children, id=id, classes=classes)
         self._named = (title, "")
-        self.border_title = literal(title)
+        self.border_title = draw_keys(literal(title))
 
     @property
     def called(self) -> str:
@@ -133,8 +134,13 @@ class Panel(VerticalGroup):
         """Change the title; ``subtitle`` stands at the lower edge, where there is one."""
         if (title, subtitle) != self._named:
             self._named = (title, subtitle)
-            self.border_title = literal(title)
+            self.border_title = draw_keys(literal(title))
             self.border_subtitle = literal(subtitle) if subtitle else None
+
+
+def draw_keys(content: Content) -> Content:
+    """The keys in a sentence, drawn as keys."""
+    return content.highlight_regex(IN_TEXT, style="bold $footer-key-foreground")
 
 
 def wrap(text: str, width: int, style: str = "") -> list[Content]:
@@ -143,6 +149,7 @@ def wrap(text: str, width: int, style: str = "") -> list[Content]:
     rows: list[Content] = []
     for paragraph in paragraphs(clean(text, lines=True)):
         content = Content.styled(paragraph, style).highlight_regex(TERM, style="bold $recommended")
+        content = draw_keys(content)
         rows += wrap_words(content, width) if paragraph else [Content()]
     return rows
 

@@ -10,7 +10,7 @@ from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.glyphs import Glyphs
-from narrowdown.wizard.tui.literal import elide, literal
+from narrowdown.wizard.tui.literal import elide
 from narrowdown.wizard.tui.scene import answer_text, chosen_freely
 from narrowdown.wizard.tui.widgets.lines import Lines, row
 
@@ -31,8 +31,8 @@ def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
 
 
 class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
-    """Every visit with its answer, where we are with what happens there in a word or two (running,
-    your answer), and what may follow."""
+    """A line a visit, with its answer where there is room; where we are with what happens there in a
+    word or two (running, your answer); and what may follow."""
 
     here_row = 0  # of the drawn text: where we are
     _told = None
@@ -44,18 +44,23 @@ class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
         g = self.glyphs
         rows: list[Content] = []
 
-        def stop(
-            glyph: str, style: str, name: str, below: str, below_style: str = "$quiet"
-        ) -> None:
+        def stop(glyph: str, style: str, name: str, then: str, then_style: str = "$quiet") -> None:
+            """One line: the name, and as much of what came of it as fits."""
             room = max(4, width - 2)
-            for index, line in enumerate(literal(name, style).wrap(room)):
-                rows.append(
-                    Content.assemble(
-                        (f"{g.line if index else glyph} ", "$quiet" if index else style), line
-                    )
+            shown = elide(name, room, g.ellipsis)
+            left = room - cell_len(shown) - 2
+            beside = (
+                elide(then, left, g.ellipsis) if then and left >= min(8, cell_len(then)) else ""
+            )
+            rows.append(
+                row(
+                    [
+                        (f"{glyph} ", style),
+                        (shown, style),
+                        (f"  {beside}" if beside else "", then_style),
+                    ]
                 )
-            for line in literal(below, below_style).wrap(room) if below else []:
-                rows.append(Content.assemble((f"{g.line} ", "$quiet"), line))
+            )
 
         past = [visit for visit in route if visit.answer]
         for visit in past:

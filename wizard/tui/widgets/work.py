@@ -51,9 +51,9 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
         rows += [row([(line, "$quiet")]) for line in said]
         keys_ = []
         if work.paused:
-            keys_.append("paused" if work.holder else "paused: {pause} goes on")
+            keys_.append("paused" if work.holder else "paused; press {pause} to go on")
         if work.stopping:
-            keys_.append("stopping after this probe; {stop_now} stops now")
+            keys_.append("stopping after this probe; press {stop_now} to stop now")
         return rows + [row([(self.fill_in_keys(line), "bold $fails")]) for line in keys_]
 
     def _bar(self, width: int) -> list[Content]:

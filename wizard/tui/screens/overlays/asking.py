@@ -15,13 +15,11 @@ from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 class Choose(Card[str]):
     """Pick one of several; the result is its id, None when closed."""
 
-    ABOUT = (
-        "Arrows choose a line, Enter takes it. {close} closes the card, and nothing has changed."
-    )
+    ABOUT = "Arrows choose a line. Press [Enter] to take it, {close} to close the card and change nothing."
 
     def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
         """``options``: (id, label, explanation)."""
-        super().__init__(title, hint="arrows choose, Enter takes, {close} closes")
+        super().__init__(title, hint="arrows choose, [Enter] takes, {close} closes")
         self._text, self._options = text, options
 
     def body(self) -> ComposeResult:
@@ -56,13 +54,13 @@ class Fields(Card[Mapping[str, str]]):
     empty where nothing was typed."""
 
     ABOUT = (
-        "Type over what stands in the field, or change it. Tab goes to the next field, Enter in the last one is done. {close} "
-        "closes the card, and nothing has changed."
+        "Type over what stands in the field, or change it. Press [Tab] for the next field, [Enter] in the last one when done, "
+        "{close} to close the card and change nothing."
     )
     HELPED = ", {form_help} explains"  # letters go into the field
 
     def __init__(self, title: str, text: str, fields: Sequence[Field]) -> None:
-        super().__init__(title, hint="Tab next, Enter done, {close} closes")
+        super().__init__(title, hint="[Tab] next, [Enter] done, {close} closes")
         self._text, self._fields = text, fields
 
     def body(self) -> ComposeResult:

@@ -9,7 +9,7 @@ from textual.screen import ModalScreen
 
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.literal import literal
-from narrowdown.wizard.tui.widgets.lines import Text
+from narrowdown.wizard.tui.widgets.lines import Text, draw_keys
 
 ResultT = TypeVar("ResultT")
 
@@ -45,9 +45,8 @@ class Card(ModalScreen[ResultT]):
     def compose(self) -> ComposeResult:
         with self._frame as frame:
             frame.border_title = literal(self._title)
-            frame.border_subtitle = literal(
-                self.fill_in_keys(self._hint + (self.HELPED if self._about else ""))
-            )
+            hint = self.fill_in_keys(self._hint + (self.HELPED if self._about else ""))
+            frame.border_subtitle = draw_keys(literal(hint))
             yield from self.body()
 
     def fill_in_keys(self, text: str) -> str:

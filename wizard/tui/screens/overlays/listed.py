@@ -91,10 +91,10 @@ class TermsCard(Listed):
     """Words explained: those of this node first, then all others."""
 
     TITLE = "Words used here"
-    HINT = "arrows choose, PgUp PgDn scroll, {close} closes"
+    HINT = "arrows choose, [PgUp] [PgDn] scroll, {close} closes"
     ABOUT = (
-        "Words explained: what it is, why it matters here, where to read on. Arrows choose a word; {scroll_up} "
-        "and {scroll_down} scroll what is said of it."
+        "Words explained: what it is, why it matters here, where to read on. Arrows choose a word. Press {scroll_up} "
+        "and {scroll_down} to scroll what is said of it."
     )
 
 
@@ -102,7 +102,7 @@ class MapCard(Listed):
     """The whole flow: its questions and ends, the way here among them."""
 
     TITLE = "Map"
-    HINT = "arrows choose, PgUp PgDn scroll, {close} closes"
+    HINT = "arrows choose, [PgUp] [PgDn] scroll, {close} closes"
     ABOUT = (
         "Every step of the flow, then its ends, in the order of the flow. A tick marks the answers given; the detail says "
         "what a step is for and where each of its answers leads."
@@ -115,8 +115,8 @@ class CommandsCard(Listed):
     TITLE = "Same, by hand"
     HINT = "arrows choose a tool, {copy} copies it, {close} closes"
     ABOUT = (
-        "The same step done by other tools, to see it without this program or to put it into a script. {copy} or "
-        "Enter copies the highlighted one: to the clipboard and into last-command.txt in the folder of the "
+        "The same step done by other tools, to see it without this program or to put it into a script. Press {copy} or "
+        "[Enter] to copy the highlighted one: to the clipboard and into last-command.txt in the folder of the "
         "session."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("c", "copy", "copy", show=False, id="copy")]
@@ -141,7 +141,7 @@ class RewindCard(Listed):
     """Earlier questions, the latest first; each says what going back to it sets aside."""
 
     TITLE = "Rewind"
-    HINT = "arrows choose, Enter goes back, {close} closes"
+    HINT = "arrows choose, [Enter] goes back, {close} closes"
     ABOUT = (
         "The questions that you have answered, the latest first. Going back to one sets aside what was answered "
         "from there on; what was measured stays known, so the way back is quick. The other answers of that "
@@ -153,8 +153,8 @@ class ProbesCard(Listed):
     """The probes of this step, the latest first; Enter opens the log of one."""
 
     TITLE = "Probes of this step"
-    HINT = "arrows choose, Enter shows its log, {close} closes"
+    HINT = "arrows choose, [Enter] shows its log, {close} closes"
     ABOUT = (
-        "The tries of this step, the latest first: what was tried, how it came out, how far off it was. Enter "
-        "shows what the engine wrote during one."
+        "The tries of this step, the latest first: what was tried, how it came out, how far off it was. Press "
+        "[Enter] to see what the engine wrote during one."
     )

@@ -26,7 +26,7 @@ class Pick(Card[str]):
     """A filter and a list; the result is the id of what Enter took. Each entry's ``detail`` shows
     below while highlighted."""
 
-    ABOUT = "What fits into the field. Typing leaves those that hold what was typed; arrows choose, Enter takes the line."
+    ABOUT = "What fits into the field. Typing leaves those that hold what was typed; arrows choose, [Enter] takes the line."
     HELPED = ", {form_help} explains"  # letters go into the field
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "down", show=False, priority=True),
@@ -37,7 +37,7 @@ class Pick(Card[str]):
     ]
 
     def __init__(self, title: str, entries: Sequence[Entry], text: str = "") -> None:
-        super().__init__(title, hint="type to narrow, arrows choose, Enter takes, {close} closes")
+        super().__init__(title, hint="type to narrow, arrows choose, [Enter] takes, {close} closes")
         self._all, self._shown, self._text = tuple(entries), tuple(entries), text
 
     def body(self) -> ComposeResult:
