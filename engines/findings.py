@@ -38,8 +38,8 @@ class Culprit(msgspec.Struct, frozen=True, omit_defaults=True):
     evidence: str = ""  # one sentence with the numbers that show it
     keep: str = ""  # node ids from the case to where right values can be fed: where a precision workaround starts
     dir: str = ""
-    # Nodes whose true values are as far beyond the storage type, and which have no case of their
-    # own: ``keep`` has them too.
+    # Nodes of its kind that have no case of their own, as their true values are as far beyond the
+    # storage type, or as they fail alone in the same way: ``keep`` has them too.
     also: tuple[str, ...] = ()
     # Of several nodes that fail together the one that the evidence is about: the others are only
     # the company that it takes.

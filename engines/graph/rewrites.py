@@ -8,7 +8,7 @@ nowhere. ``engines.search.rewrites`` says what each is good for.
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from copy import deepcopy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import (
@@ -308,6 +308,98 @@ def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]
         yield node.name
 
 
+def _stabilise(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+    """What overflows or cancels as its formula is written, in a form that does neither."""
+    for node in graph.nodes:
+        form = _STABLE.get(node.op_type)
+        real = form is not None and graph.dtype(node.input[0]).kind == "f"
+        if form is not None and real and form(graph, node):
+            yield node.name
+
+
+def _stable_logsumexp(graph: _Graph, node: NodeProto) -> bool:
+    """max + log(sum(exp(x - max))), of which no exponent is above 0."""
+    x, hint = node.input[0], node.output[0]
+    most, kept = _reduce_alike(graph, node, "ReduceMax", x)
+    less = graph.insert(node, "Sub", [x, most], hint)
+    rest = graph.insert(node, "ReduceLogSumExp", [less, *node.input[1:]], hint, **_attributes(node))
+    _become(node, "Add", [rest, kept])
+    return True
+
+
+def _stable_norm(graph: _Graph, node: NodeProto) -> bool:
+    """max |x| times the norm of x / max |x|, whose squares are 1 at most."""
+    x, hint = node.input[0], node.output[0]
+    least = np.asarray(np.finfo(graph.dtype(x)).tiny, graph.dtype(x))  # where all of x is 0
+    sizes = graph.insert(node, "Abs", [x], hint)
+    floored = graph.insert(node, "Max", [sizes, graph.constant(f"{hint}__least", least)], hint)
+    most, kept = _reduce_alike(graph, node, "ReduceMax", floored)
+    part = graph.insert(node, "Div", [x, most], hint)
+    rest = graph.insert(node, "ReduceL2", [part, *node.input[1:]], hint, **_attributes(node))
+    _become(node, "Mul", [rest, kept])
+    return True
+
+
+def _stable_softplus(graph: _Graph, node: NodeProto) -> bool:
+    """max(x, 0) + log(1 + exp(-|x|)), whose exponent is 0 at most."""
+    x, hint = node.input[0], node.output[0]
+    one = graph.constant(f"{hint}__one", np.asarray(1, graph.dtype(x)))
+    at = x
+    for op in ("Abs", "Neg", "Exp"):
+        at = graph.insert(node, op, [at], hint)
+    at = graph.insert(node, "Add", [at, one], hint)
+    _become(
+        node,
+        "Add",
+        [graph.insert(node, "Relu", [x], hint), graph.insert(node, "Log", [at], hint)],
+    )
+    return True
+
+
+def _stable_variance(graph: _Graph, node: NodeProto) -> bool:
+    """mean(x * x) - mean(x) * mean(x), two large values that nearly cancel, as the mean of
+    (x - mean(x)) squared."""
+    over = graph.maker(node.input[0], "ReduceMean")
+    squares, less = (graph.makers.get(t) for t in (over.input[0] if over else "", node.input[1]))
+    if over is None or not all(n is not None and _squares(graph, n) for n in (squares, less)):
+        return False
+    mean = graph.maker(less.input[0], "ReduceMean") if less is not None else None
+    x = squares.input[0] if squares is not None else ""
+    if mean is None or mean.input[0] != x or _attributes(mean) != _attributes(over):
+        return False
+    if list(mean.input[1:]) != list(over.input[1:]):
+        return False
+    centre, _ = _reduce_alike(graph, over, "ReduceMean", x, before=node)
+    off = graph.insert(node, "Sub", [x, centre], node.output[0])
+    square = graph.insert(node, "Mul", [off, off], node.output[0])
+    _become(node, "ReduceMean", [square, *over.input[1:]], **_attributes(over))
+    return True
+
+
+def _reduce_alike(
+    graph: _Graph, node: NodeProto, op: str, x: str, before: NodeProto | None = None
+) -> tuple[str, str]:
+    """Another reduction over the axes of this one: (with these axes kept, so that it can be taken
+    off x; of the node's own shape)."""
+    stated, place, hint = _attributes(node), before or node, (before or node).output[0]
+    kept = graph.insert(place, op, [x, *node.input[1:]], hint, **{**stated, "keepdims": 1})
+    if stated.get("keepdims", 1):
+        return kept, kept
+    return kept, graph.insert(place, op, [x, *node.input[1:]], hint, **stated)
+
+
+def _attributes(node: NodeProto) -> dict[str, Any]:
+    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
+
+
+_STABLE: dict[str, Callable[["_Graph", NodeProto], bool]] = {
+    "ReduceL2": _stable_norm,
+    "ReduceLogSumExp": _stable_logsumexp,
+    "Softplus": _stable_softplus,
+    "Sub": _stable_variance,
+}
+
+
 def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -> None:
     """Turn a node into another one that makes the same tensor."""
     other = helper.make_node(op, inputs, list(node.output), name=node.name, **attributes)
@@ -321,9 +413,8 @@ def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         stated = _state_padding(graph, node)
         if stated is None:
             continue
-        kept = {
-            a.name: helper.get_attribute_value(a) for a in node.attribute if a.name != "auto_pad"
-        }
+        kept = _attributes(node)
+        kept.pop("auto_pad", None)
         _become(node, node.op_type, list(node.input), **{**kept, "pads": stated})
         yield node.name
 
@@ -533,6 +624,7 @@ REWRITES: dict[str, Apply] = {
     "scale-norm": _scale_norm,
     "fit-mask": _fit_mask,
     "explicit-pad": _explicit_pad,
+    "stable-forms": _stabilise,
     "unfuse-functions": _unfuse_functions,
     "widen-attention": _widen_attention,
 }

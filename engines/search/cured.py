@@ -27,6 +27,7 @@ from narrowdown.engines.compare.judge import (
 )
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import find_bypassable
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.determined import move_last_place
@@ -47,6 +48,13 @@ class Cut(msgspec.Struct, frozen=True):
     patches: tuple[int, ...] = ()
     keep: tuple[int, ...] = ()
     righted: tuple[int, ...] = ()
+
+    def widen(self, index: GraphIndex, more: Sequence[int]) -> "Cut":
+        """The same done to more nodes."""
+        made = {t for n in more for t in index.nodes[n].outputs}
+        grown = {"around": more, "patches": made, "keep": more, "righted": more}
+        fields = msgspec.structs.asdict(self).items()
+        return Cut(**{k: tuple(sorted({*v, *grown[k]})) if v else v for k, v in fields})
 
 
 class Left(msgspec.Struct, frozen=True):

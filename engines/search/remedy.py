@@ -16,16 +16,18 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, worst
+from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, over, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Culprit, Findings, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE, Measurement
+from narrowdown.engines.search.alone import Added, measure_alone
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.settle import Settled, make_case, settle
 from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.search.watchable import BATCH_BYTES, Packing
 
 
 class Remedy(msgspec.Struct, frozen=True):
@@ -112,12 +114,17 @@ def say_remedy(oracle: Oracle, remedy: Remedy) -> str:
 class Alike(msgspec.Struct, frozen=True):
     """``found``: fail there too, alone, each with a culprit of its own; ``along``: names of those that
     have none, as alone the node is right (the engine may compute it otherwise among others), or as
-    there are culprits enough; ``keep``: node ids around all of them, and around the first
-    culprit."""
+    there are culprits enough; ``why`` these go along; ``keep``: node ids around all of them, and
+    around the first culprit. ``earlier``: the culprit that is of the same kind, and was found before
+    the first."""
 
     found: tuple[Seen, ...] = ()
     along: tuple[str, ...] = ()
     keep: tuple[int, ...] = ()
+    why: str = (
+        "The reference goes as far at {many} of that kind, kept in FP32 together with this one"
+    )
+    earlier: Culprit | None = None
 
 
 def find_alike(ask: Inquiry, first: Culprit, *, room: int, repeats: int) -> Sub[Alike]:
@@ -139,6 +146,36 @@ def find_alike(ask: Inquiry, first: Culprit, *, room: int, repeats: int) -> Sub[
             found.append(alone)
     keep = {n for p in places for n in p.keep}
     return Alike(tuple(found), tuple(along), tuple(sorted(keep)))
+
+
+def find_same_operator(ask: Inquiry, second: Culprit) -> Sub[Alike]:
+    """Once a second node of an operator is found with the cause of an earlier one: the other nodes of
+    that operator which are wrong alone, all asked in one build. An engine that computes an operator
+    wrongly does so wherever its values reach (11 of the 12 ReduceLogSumExp of a CRF, which took
+    eight laps)."""
+    index, culprits, nodes = ask.index, ask.findings.culprits, ranges.decode(second.case.node_ids)
+    kinds = {index.nodes[n].op for n in nodes}
+    same = [c for c in culprits if c.cause == second.cause and {*c.case.ops} == kinds]
+    if not same or len(kinds) > 1 or second.case.signature is None:
+        return Alike()
+    known = {*nodes, *(n for c in culprits for n in ranges.decode(c.case.node_ids))}
+    others = {n.id for n in index.nodes if n.op in kinds}.difference(known)
+    asked = (t for n in others for t in index.nodes[n].outputs)
+    added: Added = yield from measure_alone(make_oracle(ask), asked, Packing(BATCH_BYTES))
+    lost = second.case.signature.nonfinite
+    wrong = {
+        index.tensors[t].producer
+        for t, (score, _) in added.items()
+        if over(score, ask.criterion) and (score.new_nonfinite > 0) == lost
+    }
+    keep = tuple(sorted(wrong & others))
+    why = "{many} of that operator fail alone in the same way"
+    return Alike(
+        along=index.names(keep),
+        keep=keep,
+        why=why,
+        earlier=same[0] if keep else None,
+    )
 
 
 def _see_alone(ask: Inquiry, place: Place, repeats: int) -> Sub[Seen | None]:
@@ -174,7 +211,4 @@ def say_kept_along(others: Alike) -> str:
     if not others.along:
         return ""
     many = "1 more node" if len(others.along) == 1 else f"{len(others.along)} more nodes"
-    return (
-        f" The reference goes as far at {many} of that kind, kept in FP32 together with this one, "
-        "with no case of their own."
-    )
+    return f" {others.why.format(many=many)}, with no case of their own."

@@ -8,6 +8,7 @@ import msgspec
 from narrowdown.engines.probe import BARRIER, FIXED_SIZES, WRAPS
 
 WRAP_RESHAPE, WRAP_MAX = WRAPS
+STABLE_FORMS = "stable-forms"
 
 
 class Rewrite(msgspec.Struct, frozen=True):
@@ -69,6 +70,12 @@ REWRITES = (
         "padding that auto_pad leaves to the engine is stated",
         ("AveragePool", "Conv", "ConvTranspose", "MaxPool"),
         "exact by the definition of auto_pad",
+    ),
+    Rewrite(
+        STABLE_FORMS,
+        "sums of exponents, norms and variances are written in a form that neither overflows nor cancels",
+        ("ReduceLogSumExp", "ReduceL2", "Softplus", "Sub"),
+        "near: equal in real numbers; held against the reference on every sample",
     ),
     Rewrite(
         "unfuse-functions",

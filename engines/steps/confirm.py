@@ -21,8 +21,10 @@ from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.remedy import (
     Alike,
     find_alike,
+    find_same_operator,
     list_cured,
     say_alike,
+    say_kept_along,
     widen_culprit,
 )
 from narrowdown.engines.search.settle import Saved, ask_about
@@ -98,7 +100,7 @@ def confirm(ctx: StepContext) -> Steps[ConfirmOutcome]:
     others = without.others.found
     culprits = findings.culprits
     if standing == "new":
-        culprits = join_culprit(ask.index, culprits, without.culprit)
+        culprits = join_culprit(ask.index, culprits, without)
     culprits = _give_folders((*culprits, *(other.culprit for other in others)))
     outcome = _sum_up(ask, seen, standing, without, params)
     way = yield from _find_way_around(ask)
@@ -183,19 +185,19 @@ def _take_out(
         if left.error is not None:
             break
     culprit = msgspec.structs.replace(culprit, keep=ranges.encode(cut.around))
-    if not (left.still and culprit.at and standing == "new" and oracle.keeps):
+    if not left.still or standing != "new":
         return Without(culprit, left)
-    others: Alike = yield from find_alike(
-        ask,
-        culprit,
-        room=params.most_culprits - len(findings.culprits) - 1,
-        repeats=params.repeats,
-    )
-    more = set(others.keep).difference(cut.around)
-    if more:
+    others: Alike = yield from find_same_operator(ask, culprit)
+    if not others.keep and culprit.at and oracle.keeps:
+        others = yield from find_alike(
+            ask,
+            culprit,
+            room=params.most_culprits - len(findings.culprits) - 1,
+            repeats=params.repeats,
+        )
+    if set(others.keep).difference(cut.around):
         culprit = widen_culprit(culprit, others)
-        wider = msgspec.structs.replace(cut, keep=tuple(sorted({*cut.keep, *more})))
-        left = yield from measure_without(ask, wider)
+        left = yield from measure_without(ask, cut.widen(ask.index, others.keep))
     return Without(culprit, left, others)
 
 
@@ -260,20 +262,29 @@ def _give_folders(culprits: tuple[Culprit, ...]) -> tuple[Culprit, ...]:
 
 
 def join_culprit(
-    index: GraphIndex, earlier: tuple[Culprit, ...], new: Culprit
+    index: GraphIndex, earlier: tuple[Culprit, ...], found: Without
 ) -> tuple[Culprit, ...]:
     """The culprits with one more. The same cause at a neighbouring node, found on another sample,
     is the same culprit met further on (a square that overflows on one row, its sum on another): it
-    widens what is to be kept and is not counted again."""
+    widens what is to be kept and is not counted again. So are nodes of one operator of which a third
+    fails alone."""
+    new, others = found.culprit, found.others
     nodes = _nodes_of(new)
     near = index.ring(nodes)
     for i, old in enumerate(earlier):
         kept = _nodes_of(old)
-        if old.cause == new.cause and kept & near:
+        joined = bool(old.also) and old.case.ops == new.case.ops
+        if old == others.earlier or (old.cause == new.cause and (joined or kept & near)):
+            also, said = (*old.also, *new.also), old.evidence
+            if joined or others.earlier is not None:
+                also = (*old.also, *new.case.nodes, *new.also)
+            if others.earlier is not None:
+                said += say_kept_along(msgspec.structs.replace(others, along=also))
             both = msgspec.structs.replace(
                 old,
                 keep=ranges.encode(kept | nodes),
-                also=tuple(dict.fromkeys((*old.also, *new.also))),
+                also=tuple(dict.fromkeys(also)),
+                evidence=said,
             )
             return (*earlier[:i], both, *earlier[i + 1 :])
     return (*earlier, new)
@@ -305,7 +316,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=12,
+    version=13,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

@@ -29,7 +29,7 @@ from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
-from narrowdown.engines.search.rewrites import find_rewrite
+from narrowdown.engines.search.rewrites import STABLE_FORMS, find_rewrite
 from narrowdown.engines.search.settle import Saved, ask_about
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.search.unseen import say_tried
@@ -161,7 +161,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
     names = APART if hides_when_watched(findings) else ()
     if not oracle.checked:
         # An engine that is wrong in FP32 may be so by sizes that it cannot know before.
-        names = names if keeps else (*names, "explicit-pad", FIXED_SIZES)
+        names = names if keeps else (*names, "explicit-pad", STABLE_FORMS, FIXED_SIZES)
         written: Cure | None = yield from _write_otherwise(ask, names)
         if written is not None:
             return written
@@ -170,6 +170,10 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         # Where no layer is to blame more than another none is the only one that helps.
         budget = min(params.budget, BUDGET) if spread else params.budget
         kept: Kept = yield from keep_higher(ask, PrecisionParams(budget=budget))
+        if kept.found is None and not oracle.checked:
+            written = yield from _write_otherwise(ask, (STABLE_FORMS,))
+            if written is not None:
+                return written
         return Cure(say_kept(ask, kept), kept.found, kept.files)
     reason, low = ask.ctx.engine_info.reason("keep"), ask.criterion.precision
     original = parse(ask.ctx.reference).get("model") or ""
@@ -349,7 +353,7 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
 
 SPEC = StepSpec(
     name="workaround",
-    version=21,
+    version=22,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

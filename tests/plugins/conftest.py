@@ -11,7 +11,7 @@ import pytest
 from ..e2e.conftest import Narrowdown, command, environment
 
 # Packages with tests of their own, which run where they are installed: test_engine.py does it.
-collect_ignore = ["drift"]
+collect_ignore = ["drift", "weak"]
 TOY = Path(__file__).with_name("headroom")
 
 

@@ -39,7 +39,7 @@ class Culprit(msgspec.Struct, frozen=True):
     minimal: bool
     needs_higher_inputs: bool
     found_by: str
-    also: tuple[str, ...] = ()  # nodes as far beyond the storage type, without a case of their own
+    also: tuple[str, ...] = ()  # nodes of the same kind, without a case of their own
     at: str = ""  # of several nodes the one that the evidence is about; "": all of them
     # of whole numbers: wrong ones of its own, and all; 1 of 0: another shape
     own_places: tuple[int, int] = (0, 0)

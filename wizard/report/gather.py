@@ -400,6 +400,8 @@ def _say_failing(culprits: Sequence[Culprit], before: int) -> str:
     failing = sum(c.nodes_after for c in alike)
     size = f"{failing} of {count(before, 'node')}" if before else count(failing, "node")
     more = f", and {len(alike) - 1} more in the same way" if len(alike) > 1 else ""
+    if along := sum(len(c.also) for c in alike):
+        more += f", with {along} more of its kind"
     if others := len(culprits) - len(alike):
         more += f", and {count(others, 'further culprit')}"
     return f"{size} {'fails' if failing == 1 else 'fail'}: {name_nodes(first)}{more}"

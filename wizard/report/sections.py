@@ -301,7 +301,7 @@ def _culprit(report: Report, position: int) -> list[Block]:
             ("sample", Name(say_sample(c.sample))),
             ("fails again", c.verified or "?"),
             ("minimal", _say_minimal(c)),
-            ("kept with it", Names(c.also, FEW, _say_share(c.also, report)) if c.also else ""),
+            ("more of its kind", Names(c.also, FEW, _say_share(c.also, report)) if c.also else ""),
             ("folder", Name(c.dir)),
         ),
         Says(c.evidence),

@@ -18,6 +18,9 @@ from narrowdown.engines.graph import names, rewrites
 from narrowdown.engines.graph.rewrites import OTHER_OPSET, REWRITES, keep_apart, rewrite_model
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS
 from narrowdown.engines.search.rewrites import REWRITES as TOLD
+from narrowdown.engines.search.rewrites import STABLE_FORMS
+
+from ...plugins.weak.narrowdown_weak.engine import write_plainly
 
 Node = onnx.NodeProto
 
@@ -131,6 +134,23 @@ GIVEN: dict[str, tuple[Callable[[], onnx.ModelProto], tuple[str, ...]]] = {
         ),
         ("Softmax>p",),
     ),
+    STABLE_FORMS: (
+        lambda: model(
+            [
+                node("Softplus", "x", "a"),
+                node("ReduceLogSumExp", "a", "b", axes=[1]),
+                node("ReduceL2", "b", "c", axes=[0], keepdims=0),
+                node("ReduceLogSumExp", "c", "d", axes=[0], keepdims=0),
+                node("Mul", "d x", "e"),
+                node("Mul", "e e", "f"),
+                node("ReduceMean", "f", "g", axes=[-1], keepdims=0),
+                node("ReduceMean", "e", "h", axes=[-1], keepdims=0),
+                node("Mul", "h h", "i"),
+                node("Sub", "g i", "y"),
+            ]
+        ),
+        ("Softplus>a", "ReduceLogSumExp>b", "ReduceL2>c", "ReduceLogSumExp>d", "Sub>y"),
+    ),
     OTHER_OPSET: (
         lambda: model([node("Relu", "x", "a"), node("Softmax", "a", "y", axis=1)], opset=13),
         ("Relu>a", "Softmax>y"),
@@ -159,6 +179,46 @@ def test_it_computes_the_same(name: str) -> None:
     near = 2e-3 if name == "widen-attention" else 1e-6  # halves round where FP32 does not
     for a, b in zip(before, after, strict=True):
         np.testing.assert_allclose(b, a, rtol=near, atol=near)
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("keepdims", [0, 1])
+@pytest.mark.parametrize("op", ["ReduceLogSumExp", "ReduceL2", "Softplus", "Sub"])
+def test_stable_forms_hold_where_the_plain_formula_breaks(
+    op: str, keepdims: int, opset: int
+) -> None:
+    """By engines that compute the formula as it stands: exponents of 300, squares of 1e25, a
+    variance of 1 about 4,096; and a norm of nothing but 0."""
+    over: dict[str, object] = {"axes": [1]} if opset < 18 else {}
+    axes, weights = ("", {}) if over else (" axes", {"axes": np.int64([1])})
+    mean = [
+        node("Mul", "x x", "s"),
+        node("ReduceMean", f"s{axes}", "a", keepdims=keepdims, **over),
+        node("ReduceMean", f"x{axes}", "m", keepdims=keepdims, **over),
+        node("Mul", "m m", "b"),
+        node("Sub", "a b", "y"),
+    ]
+    if op == "Softplus":
+        given = model([node(op, "x", "y")], opset=opset)
+    elif op == "Sub":
+        given = model(mean, weights, opset)
+    else:
+        given = model([node(op, f"x{axes}", "y", keepdims=keepdims, **over)], weights, opset)
+    x = np.random.default_rng(5).normal(size=(2, 3, 4)).astype(np.float32)
+    x = {"ReduceL2": x * 1e25, "Sub": x + 4096}.get(op, x * 300).astype(np.float32)
+    x[0, :, 0] = 0
+    changed, done = rewrite_model(given, "", STABLE_FORMS, [])
+    assert done == (f"{op}>y",)
+    made = onnx.shape_inference.infer_shapes(changed, strict_mode=True)
+    exact = np.float64(x)
+    wanted = {
+        "ReduceLogSumExp": lambda: np.logaddexp.reduce(exact, 1, keepdims=keepdims > 0),
+        "ReduceL2": lambda: np.sqrt((exact * exact).sum(1, keepdims=keepdims > 0)),
+        "Softplus": lambda: np.logaddexp(exact, 0),
+        "Sub": lambda: exact.var(1, keepdims=keepdims > 0),
+    }[op]()
+    got = ReferenceEvaluator(write_plainly(made)).run(None, {"x": x})[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
