@@ -1,5 +1,6 @@
 """The desk as tools of the Model Context Protocol, over stdin and stdout."""
 
+import signal
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,9 @@ WAIT = 30.0  # seconds that a call waits where the client does not say
 
 def serve(desk: Desk) -> None:
     """Answer a client on stdin and stdout until it leaves."""
+    # A thread of the SDK waits for stdin, which Ctrl-C would wait for, too. A runner whose
+    # client is gone ends, and what it has measured is kept.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         make_server(desk).run("stdio")
     finally:
