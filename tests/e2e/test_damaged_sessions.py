@@ -107,7 +107,7 @@ def test_what_every_step_needs_is_named_and_made_again_in_a_copy(
     ran = narrowdown("resume", halfway, "--repair", "--display", "plain")
     assert ran.code == 10, ran.err
     assert f"narrowdown: damaged: {name}" in ran.err
-    assert " gone and w" in ran.out
+    assert " gone and w" in ran.said
     assert (halfway.with_name("s-repaired-1") / name).read_bytes() == whole
     assert path.read_bytes() == broken, "the damaged session itself is left as it was"
 

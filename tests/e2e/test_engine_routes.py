@@ -349,7 +349,7 @@ def test_no_more_than_eight_culprits_have_a_case(narrowdown: Callable, tmp_path:
     )
     assert (
         "The reference goes as far at 2 more nodes of that kind, kept in FP32 together with this one, with no case of their own"
-        in ran.out
+        in ran.said
     )
     assert report["verdict"] == "worked-around", (
         "what is kept in FP32 covers the two that have no case, too"

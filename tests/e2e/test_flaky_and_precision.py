@@ -93,7 +93,7 @@ def test_a_choice_that_decides_nothing_is_not_accused(walk: Walk, models: Path) 
     walked = walk(model, "--inputs", inputs, "--engine", engine, *FLAKY)
     assert walked.ran.code == 6, walked.ran.out
     assert walked.answers() == [("reproduce", "yes"), ("intermittent", "yes"), ("tactics", "no")]
-    assert "no tactic could be proven guilty" in walked.ran.out
+    assert "no tactic could be proven guilty" in walked.ran.said
 
 
 @pytest.mark.slow
@@ -160,8 +160,8 @@ def test_where_precision_is_not_the_cause_it_says_so(walk: Walk, models: Path) -
     assert walked.ran.code == 6, walked.ran.out
     assert walked.answers()[-1] == ("layers", "no")
     assert (
-        "cannot keep single nodes" in walked.ran.out
-        or "precision alone does not make it right" in walked.ran.out
+        "cannot keep single nodes" in walked.ran.said
+        or "precision alone does not make it right" in walked.ran.said
     )
 
 

@@ -122,8 +122,8 @@ def test_a_worker_that_is_lost_costs_one_probe(
     assert [e["key"] for e in lost] == [d["key"] for d in deaths]
     assert len(lost) == 1
     assert len(ended) > 10
-    assert SAID[fault] in ran.out
-    assert "was lost and is replaced" in ran.out
+    assert SAID[fault] in ran.said
+    assert "was lost and is replaced" in ran.said
     for form in ("md", "html", "json"):
         report = narrowdown("report", session, "--format", form).out
         assert f"One probe of {step} cost its worker" in report, form
@@ -153,6 +153,6 @@ def test_a_checker_that_never_returns_costs_one_probe(narrowdown: Callable, tmp_
     )  # fmt: skip
     assert ran.code == 0, ran.out + ran.err
     assert struck.exists()
-    assert "1 unresolved" in ran.out
+    assert "1 unresolved" in ran.said
     assert "/square0" in ran.out
     assert "/scaled2" in ran.out

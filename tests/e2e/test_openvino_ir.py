@@ -44,7 +44,7 @@ def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> N
         *run.words[1:], "--tolerance", "0.001", "--session", session, "--display", "plain"
     )
     assert ran.code == 6, ran.out + ran.err
-    assert "The model itself is right: OpenVINO in FP32" in ran.out
+    assert "The model itself is right: OpenVINO in FP32" in ran.said
     state = read(session).state
     assert (state.end, [v.step for v in state.route]) == (
         "whole-only",

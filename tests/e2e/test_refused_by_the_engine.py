@@ -150,7 +150,7 @@ def test_the_flow_precision_stops_at_once(walk: Walk, models: Path) -> None:
     model, inputs = dynamic_rank(models)
     walked = walk(model, "--inputs", inputs, "--engine", "openvino", "--flow", "precision")
     assert (walked.ran.code, walked.answers()) == (6, [("reproduce", "refused")])
-    assert "--flow build-failure" in walked.ran.out
+    assert "--flow build-failure" in walked.ran.said
 
 
 def test_a_step_alone_gives_no_verdict_on_what_does_not_run(narrowdown, models: Path) -> None:

@@ -21,8 +21,10 @@ def test_a_session_that_keeps_next_to_nothing_finds_the_same(
     assert narrowdown(*words, "--session", whole).code == 0
     ran = narrowdown(*words, "--artifact-bytes", "1", "--session", small)
     assert ran.code == 0, ran.out
-    assert "artifacts and logs were over 1 bytes (--artifact-bytes), so these are gone: " in ran.out
-    assert "outputs of checkers" in ran.out
+    assert (
+        "artifacts and logs were over 1 bytes (--artifact-bytes), so these are gone: " in ran.said
+    )
+    assert "outputs of checkers" in ran.said
     assert len(files(small / "artifacts")) < len(files(whole / "artifacts"))
     assert (
         narrowdown("show", small, "--canonical").out == narrowdown("show", whole, "--canonical").out

@@ -48,8 +48,8 @@ def test_the_page_does_what_it_says(classifier: Path, narrowdown: Narrowdown) ->
     run, after, step = (command.words[1:] for command in of("score"))
     ran = narrowdown(*run, "--session", "bug")
     assert ran.code == 0, ran.out + ran.err
-    assert "the reference: right by definition, score 0.938" in ran.out
-    assert "does not show in the score" in ran.out, "no image is taken for another shape"
+    assert "the reference: right by definition, score 0.938" in ran.said
+    assert "does not show in the score" in ran.said, "no image is taken for another shape"
     assert ran.out.count("narrowdown after ") == 1
     told = narrowdown(*("bug" if word == "SESSION" else word for word in after))
     assert told.code == 0, told.out + told.err
@@ -80,4 +80,4 @@ def test_the_page_does_what_it_says(classifier: Path, narrowdown: Narrowdown) ->
         "def score(outputs, sample):\n    return outputs['gone']\n"
     )
     stopped = narrowdown("after", "bug", "--score", "score.py", "--yes-run-scripts", "all")
-    assert "'score.py', line 2, stopped with KeyError" in stopped.out
+    assert "'score.py', line 2, stopped with KeyError" in stopped.said

@@ -256,7 +256,7 @@ def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_p
     assert walked.ran.code == 0, walked.ran.out
     report = walked.reading.report()
     assert (report.culprits[0].nodes, report.workaround.condition) == (("choice",), "'sr' is 16000")
-    assert "'choice' (If) is decided by 'is_wide' (Equal)" in walked.ran.out
+    assert "'choice' (If) is decided by 'is_wide' (Equal)" in walked.ran.said
     made = onnx.load(walked.folder / "worked-around.onnx")
     assert {t.data_type for t in made.graph.initializer} <= {
         onnx.TensorProto.FLOAT,
@@ -264,7 +264,7 @@ def test_an_if_that_is_refused_is_fixed_in_the_users_own_types(walk: Walk, tmp_p
     }
     assert report.workaround.apply[0].tool == "TensorRT in Python, once worked-around.onnx is FP16"
     assert (
-        "paste this first (TensorRT in Python, once worked-around.onnx is FP16)" in walked.ran.out
+        "paste this first (TensorRT in Python, once worked-around.onnx is FP16)" in walked.ran.said
     )
 
 
@@ -339,8 +339,8 @@ def test_an_engine_that_was_built_before_ends_with_the_like_of_it_that_can_be_se
     assert walked.answers() == [("reproduce", "as-built"), ("rebuild", "alike")]
     like = "tensorrt:max_shapes=x:8x64,min_shapes=x:1x64,opt_shapes=x:4x64,precision=fp16"
     assert (
-        f"next     narrowdown edit {walked.folder} --engine {like}  (built from the model"
-        in walked.ran.out
+        f"next narrowdown edit {walked.folder} --engine {like} (built from the model"
+        in walked.ran.said
     )
     assert "narrowdown after" not in walked.ran.out
     newer = walk("11.2.1.2", *overflowing[:-1], f"tensorrt:plan={plan}")
