@@ -75,7 +75,7 @@ class LayerwiseParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class TensorRow(msgspec.Struct, frozen=True):
     """A row of the table ``tensors``, None where not measured. ``error``, ``inherited``: badness in
     the watched model; ``added``, ``added_exact``: of its node alone, fed as stored and exactly;
-    ``effect``: what arrives."""
+    ``effect``: what arrives. ``module``, ``source``: of the exported program."""
 
     name: str
     node: str
@@ -90,6 +90,8 @@ class TensorRow(msgspec.Struct, frozen=True):
     nonfinite: bool = False
     harmless: bool = False
     reference_absmax: float | None = None
+    module: str = ""
+    source: str = ""
 
 
 class _Look(msgspec.Struct):
@@ -229,6 +231,8 @@ def _tabulate(look: _Look) -> list[TensorRow]:
             nonfinite=bool(score and score.new_nonfinite),
             harmless=tensor.producer in harmless,
             reference_absmax=score.absmax if score else None,
+            module=node.module if node else "",
+            source=node.source if node else "",
         ))  # fmt: skip
     return rows
 

@@ -265,3 +265,27 @@ def test_what_is_exported_is_pinned(narrowdown: Narrowdown, tmp_path: Path) -> N
     assert os.path.realpath(source) in description["digests"]
     assert description["exported"]["source"].endswith(":build")
     assert description["flow"] == "pytorch"
+
+
+def test_an_engine_fault_is_told_with_its_module_and_line(
+    narrowdown: Narrowdown, tmp_path: Path
+) -> None:
+    """On screen, in the report, in the bundle, and beside every tensor."""
+    made = program(tmp_path, "right")
+    engine = ("--engine", "fake:fault=wrong,ops=Gelu,nodes=node_gelu_1,size=0.5")
+    ran = narrowdown("run", *made.words[:3], *engine)
+    assert ran.code == 0, ran.out + ran.err
+    told = " ".join(ran.out.split())
+    assert "In your program it is models/tiny.py:20 in blocks.1.act (Act)" in told
+    place = session_of(ran.out)
+    report = json.loads(narrowdown("report", place, "--format", "json").out)
+    assert report["culprits"][0]["modules"] == ["blocks.1.act (Act)"]
+    assert report["culprits"][0]["source"] == ["models/tiny.py:20"]
+    assert "in blocks.1.act" in (place / "case" / "report.md").read_text()
+    step = narrowdown("step", "layerwise", *made.words[:3], *engine, "--json")
+    rows = {row["name"]: row for row in json.loads(step.out)["tensors"]}
+    assert (rows["linear"]["module"], rows["layer_norm_1"]["module"]) == (
+        "blocks.0.fc1",
+        "blocks.1.norm",
+    )
+    assert rows["gelu_1"]["source"] == "models/tiny.py:20"

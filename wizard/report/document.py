@@ -48,6 +48,7 @@ class Culprit(msgspec.Struct, frozen=True):
     around: Vicinity = Vicinity()
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
     source: tuple[str, ...] = ()  # file and line of the exported program
+    modules: tuple[str, ...] = ()  # path and class of the PyTorch modules
     # error of the part in the case folder, if its shapes or values were made smaller
     made_smaller: float | None = None
 
@@ -79,6 +80,7 @@ class Workaround(msgspec.Struct, frozen=True):
     # share of other samples that pass at least, at 95 %; null: not tried
     unseen_least: float | None = None
     source: tuple[str, ...] = ()  # lines of the exported program whose nodes it keeps
+    modules: tuple[str, ...] = ()  # the PyTorch modules that these lie in
     known: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # nodes of the graph that are or hold those of `keep_higher`
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first

@@ -207,12 +207,17 @@ def _culprits(
         )
         nodes = ids(c.case.node_ids or c.case.candidate.nodes)
         place = vicinity(index, nodes) if index is not None else Vicinity()
-        source = _list_sources(index, nodes)
+        source, modules = _list_sources(index, nodes), _list_modules(index, nodes)
         said = culprit(c, compared=compared)
         smaller = _judge_smaller(state, c.case) if compared else None
         told.append(
             msgspec.structs.replace(
-                said, around=place, values=tuple(values), source=source, made_smaller=smaller
+                said,
+                around=place,
+                values=tuple(values),
+                source=source,
+                modules=modules,
+                made_smaller=smaller,
             )
         )
     return tuple(told)
@@ -315,6 +320,7 @@ def _workaround(
         accused_inside=holds_accused(findings, w),
         unseen_least=least_share(unseen.ok, unseen.n) if unseen.n else None,
         source=_list_sources(index, ranges.decode(w.keep)),
+        modules=_list_modules(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),
     )
 
@@ -324,6 +330,13 @@ def _list_sources(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     of the model."""
     found = (index.nodes[n].source for n in nodes) if index is not None else ()
     return tuple(dict.fromkeys(filter(None, found)))
+
+
+def _list_modules(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, ...]:
+    """The PyTorch modules that these nodes lie in, likewise: ``blocks.5.n2 (LayerNorm)``."""
+    found = (index.nodes[n] for n in nodes) if index is not None else ()
+    named = (f"{node.module} ({node.module_class})" for node in found if node.module)
+    return tuple(dict.fromkeys(name.removesuffix(" ()") for name in named))
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_given: bool) -> Cure:

@@ -17,7 +17,7 @@ from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
 from narrowdown.wizard.report.picture import list_surroundings
-from narrowdown.wizard.report.summary import say_effect, say_source
+from narrowdown.wizard.report.summary import name_place, say_effect, say_source
 from narrowdown.wizard.words import (
     count,
     decibels,
@@ -305,7 +305,7 @@ def _culprit(report: Report, position: int) -> list[Block]:
             ("folder", Name(c.dir)),
         ),
         Says(c.evidence),
-        Says(say_source(c) if c.source else ""),
+        Says(say_source(c) if c.source or c.modules else ""),
         Says(higher if c.needs_higher_inputs else ""),
         *([drawn] if c.around.spots else []),
         *(block for v in c.values[:1] for block in _values(v, position)),
@@ -357,6 +357,7 @@ def tell_workaround(report: Report) -> list[Section]:
     kept = _say_share(w.keep_higher, report)
     kept += f", worst {worst} of {allowed}" if None not in (w.error, report.tolerance) else ""
     most = f"{show_error(w.error, report.metric)} at most, {margin(w.margin)}"
+    place = name_place(w.source, w.modules)
     facts = _facts(
         ("kind", w.kind),
         ("engine", Typed(w.engine)),
@@ -364,7 +365,7 @@ def tell_workaround(report: Report) -> list[Section]:
         ("right on others", tried),
         ("error with it", most),
         ("keep in higher precision", Names(w.keep_higher, FEW, kept) if w.keep_higher else ""),
-        ("in your program", f"{listing(w.source)}, compute this in float32" if w.source else ""),
+        ("in your program", f"{place}, compute this in float32" if place else ""),
         (switch(w.kind), Names(w.switched_off) if w.switched_off else ""),
         ("right only while", w.condition),
         ("cost", w.cost),

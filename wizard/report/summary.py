@@ -48,7 +48,7 @@ def _culprit(c: Culprit, position: int, metric: str) -> list[str]:
         f"fails {c.verified or '?'}",
         "not shown to be the smallest" if not c.minimal and len(c.nodes) > 1 else "",
     ]
-    shows = [c.evidence, say_source(c) if c.source else ""]
+    shows = [c.evidence, say_source(c) if c.source or c.modules else ""]
     return [
         f"culprit {position}: {' + '.join(c.ops[:8])}  {', '.join(filter(None, facts))}",
         *(f"  {line}" for line in shows if line),
@@ -63,7 +63,8 @@ def _workaround(w: Workaround, metric: str) -> list[str]:
     elif w.switched_off:
         there = "" if w.kind in (*APART, "control-flow") else f"; the engine is {w.engine}"
         what = f"{switch(w.kind)} {what}{there}"
-    source = f"In your program: {listing(w.source)}, compute this in float32." if w.source else ""
+    place = name_place(w.source, w.modules)
+    source = f"In your program: {place}, compute this in float32." if place else ""
     told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w)}"
     sure = f"{told} (error {show_error(w.error, metric)} at most, {margin(w.margin)})"
     lines = (f"  {line}" for line in (source, sure, *w.known) if line)
@@ -98,7 +99,14 @@ def say_weighed(row: Weighed, rows: Sequence[Weighed], metric: str) -> str:
 def say_source(c: Culprit) -> str:
     """Where it stands in the program that was exported, and what may be done there."""
     cure = "; compute this in float32 there" if causes.find_cause(c.cause).unfit else ""
-    return f"In your program it is {listing(c.source)}{cure}."
+    return f"In your program it is {name_place(c.source, c.modules)}{cure}."
+
+
+def name_place(source: tuple[str, ...], modules: tuple[str, ...]) -> str:
+    """Lines of the exported program and the modules that they belong to; "" where the exporter
+    told neither."""
+    inside = f"in {listing(modules, 4)}" if modules else ""
+    return " ".join(filter(None, (listing(source, 4), inside)))
 
 
 def say_effect(report: Report) -> str:

@@ -68,6 +68,8 @@ def _spot(index: GraphIndex, n: int, place: Mapping[int, int], *, suspect: bool)
     fed = [index.tensors[t].name for t in node.reads if index.tensors[t].kind == "input"]
     ends = [index.tensors[t].name for t in node.outputs if t in final]
     notes = [f"reads input {name}" for name in fed[:1]] + [f"output {name}" for name in ends[:1]]
+    notes += [f"in {node.module}"] if node.module else []
+    notes += [node.source] if suspect and node.source else []
     producers = {index.tensors[t].producer for t in node.reads}
     reads = tuple(sorted(place[p] for p in producers if p in place))
     makes = tuple(_form(index.tensors[t]) for t in node.outputs)

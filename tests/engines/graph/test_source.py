@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.graph import sanitize
 from narrowdown.engines.graph.load import import_model, load
-from narrowdown.engines.graph.source import STACK, find_source
+from narrowdown.engines.graph.source import CLASSES, SCOPES, STACK, find_module, find_source
 from narrowdown.engines.store.content import Store
 
 FRAMES = (
@@ -41,6 +41,28 @@ def test_the_innermost_frame_of_the_user_s_own_is_named(frames: str, said: str) 
 
 def test_a_node_without_metadata_comes_from_nowhere() -> None:
     assert find_source(helper.make_node("Exp", ["x"], ["y"])) == ""
+
+
+@pytest.mark.parametrize(
+    ("scopes", "classes", "told"),
+    [
+        (
+            "['', 'blocks.0', 'blocks.0.n1', 'add']",
+            "['Vit', 'Block', 'torch.nn.LayerNorm', 'aten.add']",
+            ("blocks.0.n1", "LayerNorm"),
+        ),
+        ("['', 'add']", "['models.Vit', 'aten.add']", ("", "Vit")),
+        ("['', 'blocks.0', 'add']", "['Vit']", ("blocks.0", "")),
+        ("['add']", "['aten.add']", ("", "")),
+        ("", "", ("", "")),
+        ("[[[", "]]]", ("", "")),
+    ],
+)
+def test_the_innermost_module_is_named(scopes: str, classes: str, told: tuple[str, str]) -> None:
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    node.metadata_props.add(key=SCOPES, value=scopes)
+    node.metadata_props.add(key=CLASSES, value=classes)
+    assert find_module(node) == told
 
 
 def test_it_survives_being_taken_in_and_cleaned_up(tmp_path: Path) -> None:
