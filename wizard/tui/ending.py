@@ -12,7 +12,7 @@ from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.ladder.offer import offer_ladder
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.gather import Sources, gather
-from narrowdown.wizard.report.hand_on import Deed, list_deeds
+from narrowdown.wizard.report.hand_on import Deed, ask_known, list_deeds
 from narrowdown.wizard.report.summary import say_effect, summary
 from narrowdown.wizard.session.folder import name_for_command
 from narrowdown.wizard.tui.scene import Scene, commands
@@ -80,7 +80,12 @@ def list_todo(scene: Scene, verdict: str, said: Report) -> list[Deed]:
     """What to do now, the first thing first; keys stand in braces, as ``Narrowdown.fill_in_keys``
     fills them in. ``said``: the scene's ``report``."""
     name, made = name_for_command(scene.folder), _list_by_verdict(scene, verdict)
-    made += list_deeds(said, shorten_path(scene.folder), checkable=can_check(scene.problem))
+    plain = msgspec.structs.replace(said, next="")  # here a key asks what follows
+    made += list_deeds(plain, shorten_path(scene.folder), checkable=can_check(scene.problem))
+    if said.next:
+        made.append(
+            Deed(f"{ask_known(said)} Press {{after}} to choose a question. All of them:", said.next)
+        )
     if "case/traces.txt" in scene.files:
         told = "files of the case still name a folder, a user or a host; traces.txt says which."
         made.append(Deed(f"Before you send it: {told}"))
