@@ -249,3 +249,55 @@ def run(text: str, language: str, folder: Path) -> np.ndarray:
     if subprocess.run([sys.executable, "pasted.py"], cwd=folder, check=False).returncode:
         return np.asarray(np.inf)
     return np.asarray(np.load(folder / "got.npy"), np.float64)
+
+
+@pytest.mark.slow
+def test_what_a_whole_run_ends_with_is_right_on_a_hundred_fresh_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A wrong number that only a switch cures: all that the model computes is in FP32 already. The
+    script knows nothing of this program: it has the printed line, and ONNX Runtime."""
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    given = shapes(tmp_path)
+    words = ["--inputs", "inputs.npz", "--engine", ORT, "--session", str(tmp_path / "s")]
+    assert main(["run", "model.onnx", *words, "--display", "plain"]) == 0
+    floats = {t.data_type for t in onnx.load("model.onnx").graph.initializer}
+    assert floats <= {onnx.TensorProto.FLOAT, onnx.TensorProto.INT64}
+    report = read(tmp_path / "s").report()
+    (line,) = (deed.typed for deed in list_deeds(report)[:1])
+    assert line in capsys.readouterr().out
+    name, images = next(iter(given.items()))
+    random = np.random.default_rng(47)
+    moved = random.normal(0, 0.05 * images.std(), (100, *images.shape[1:]))
+    fresh = (np.resize(images, moved.shape) + moved).astype(images.dtype)
+    np.savez("fresh.npz", **{name: fresh})
+    Path("pasted.py").write_text(PASTED.replace("# PASTE HERE", line), encoding="utf-8")
+    done = subprocess.run([sys.executable, "pasted.py"], check=True, capture_output=True, text=True)
+    without, with_it = map(int, done.stdout.split())
+    assert (without >= 50, with_it) == (True, 0), without
+
+
+PASTED = """
+import numpy as np
+import onnxruntime as ort
+
+fresh = dict(np.load('fresh.npz'))
+
+
+def run(level, pasted):
+    options = ort.SessionOptions()
+    options.graph_optimization_level = level
+    exec(pasted)
+    session = ort.InferenceSession('model.onnx', options, providers=['CPUExecutionProvider'])
+    ((name, images),) = fresh.items()
+    return np.stack([session.run(None, {name: image[None]})[0] for image in images])
+
+
+LINE = '''# PASTE HERE'''
+right = run(ort.GraphOptimizationLevel.ORT_DISABLE_ALL, '')
+for pasted in ('', LINE):
+    got = run(ort.GraphOptimizationLevel.ORT_ENABLE_ALL, pasted)
+    off = np.abs(got - right).reshape(100, -1).max(1) / np.abs(right).reshape(100, -1).max(1)
+    print(int((off > 1e-3).sum()))
+"""
