@@ -4,6 +4,7 @@ together is found too. Beside these the options by which it computes exactly, an
 that was asked for."""
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
 
 import msgspec
 
@@ -14,6 +15,7 @@ from narrowdown.engines.spec import parse
 from narrowdown.engines.views import EngineInfo
 
 _OFF = "disabled_optimizers"
+Family: TypeAlias = tuple[str, ...]  # names that belong together
 
 
 class Switches(msgspec.Struct, frozen=True):
@@ -29,6 +31,13 @@ class Switches(msgspec.Struct, frozen=True):
     @property
     def names(self) -> frozenset[str]:
         return frozenset((*self.optimizers, *self.options))
+
+    @property
+    def builds(self) -> int:
+        """About how many builds a search for one of them takes at most: two for each halving, and
+        each family where not all can be off; 0 where there is none."""
+        families = len(group_by_family(self.names)) if self.apart else 1
+        return families + 2 * len(self.names).bit_length() if self.names else 0
 
     def without(self, off: Iterable[str]) -> str:
         """The engine spec with these off."""
@@ -108,3 +117,28 @@ def set_option(engine: str, info: EngineInfo, wanted: Callable[[Option], str]) -
 
 def _split_names(text: str) -> tuple[str, ...]:
     return tuple(filter(None, text.split("+")))
+
+
+def group_by_family(names: Iterable[str]) -> tuple[Family, ...]:
+    """What stands before the first colon of a name is its family; an option, whose value may hold
+    one, is its own. Early ones are left on first. A name that is its family's switches all of it,
+    as a rule, and comes last."""
+    families: dict[str, Family] = {}
+    for name in sorted(names, key=lambda name: (not prepares(name), ":" not in name, name)):
+        family = name if "=" in name else name.partition(":")[0]
+        families[family] = (*families.get(family, ()), name)
+    return tuple(families.values())
+
+
+def prepares(name: str) -> bool:
+    """Whether an optimizer changes the model without computing anything else: as a rule it only
+    prepares the ground for another."""
+    return name.startswith(
+        (
+            "ConstantFolding",
+            "ConstantSharing",
+            "CommonSubexpression",
+            "Identity",
+            "EliminateIdentity",
+        )
+    )

@@ -23,10 +23,10 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
+from narrowdown.engines.asking.switches import Family, group_by_family, prepares
 from narrowdown.engines.search.ddmin import ddmin, leave_out_groups
 
 AskOff: TypeAlias = Callable[[frozenset[str]], Sub[Answer]]
-Family: TypeAlias = tuple[str, ...]  # names that belong together
 
 
 class Switched(msgspec.Struct, frozen=True):
@@ -62,58 +62,40 @@ class _Asking:
         self.families = group_by_family(self.names)
         self._ask = ask
 
-    def look(self, off: Iterable[str]) -> Sub[Answer]:
-        """What it does without these."""
+    def look(self, off: Iterable[str], *, needed: bool = False) -> Sub[Answer]:
+        """What it does without these; unknown where the budget is spent, unless that is
+        ``needed``."""
         chosen = frozenset(off)
-        if chosen not in self.asked:
-            # Two looks begin the search, with none off and all off: from then on it may be ended.
-            tried = self.tries.done if len(self.asked) > 1 else -1
-            yield Note(f"{len(chosen)} of {len(self.names)} switches off", best=0, tried=tried)
-            self.asked[chosen] = yield from self._ask(chosen)
-            self.tries.done += 1
-        return self.asked[chosen]
-
-    def search(self, off: Iterable[str]) -> Sub[Answer]:
-        """As ``look``, as long as the budget is not spent."""
-        chosen = frozenset(off)
-        if self.tries.over and chosen not in self.asked:
+        if chosen in self.asked:
+            return self.asked[chosen]
+        if self.tries.over and not needed:
             self.stopped = True
             return unknown("", "the search was ended")
-        return (yield from self.look(chosen))
+        # Two looks begin the search, with none off and all off: from then on it may be ended.
+        tried = self.tries.done if len(self.asked) > 1 else -1
+        yield Note(f"{len(chosen)} of {len(self.names)} switches off", best=0, tried=tried)
+        self.asked[chosen] = yield from self._ask(chosen)
+        self.tries.done += 1
+        return self.asked[chosen]
 
     def cures(self, off: tuple[Family, ...]) -> Sub[bool]:
-        return (yield from self.search(chain(*off))).passes
+        return (yield from self.look(chain(*off))).passes
 
     def breaks(
         self, base: frozenset[str], guilty: Sequence[str], beside: tuple[str, ...]
     ) -> Sub[bool]:
         """Whether it fails with only these on, of ``base``."""
-        return (yield from self.search(base.difference(guilty, beside))).fails
+        return (yield from self.look(base.difference(guilty, beside))).fails
 
     def builds_with(self, on: tuple[Family, ...]) -> Sub[bool]:
         """Whether it builds with only these on; raises ``_Found`` where it passes."""
         off = tuple(family for family in self.families if family not in on)
-        answer: Answer = yield from self.search(chain(*off))
+        answer: Answer = yield from self.look(chain(*off))
         if answer.passes:
             raise _Found(off)
         built = answer.fails or answer.clean
         self.built = off if built else self.built
         return built
-
-    def end(self, **rest: object) -> Switched:
-        found = Switched(self.asked, stopped=self.stopped)
-        return msgspec.structs.replace(found, **rest)
-
-
-def group_by_family(names: Iterable[str]) -> tuple[Family, ...]:
-    """What stands before the first colon of a name is its family; an option, whose value may hold
-    one, is its own. Early ones are left on first. A name that is its family's switches all of it,
-    as a rule, and comes last."""
-    families: dict[str, Family] = {}
-    for name in sorted(names, key=lambda name: (not _prepares(name), ":" not in name, name)):
-        family = name if "=" in name else name.partition(":")[0]
-        families[family] = (*families.get(family, ()), name)
-    return tuple(families.values())
 
 
 def search_switches(
@@ -130,34 +112,34 @@ def search_switches(
     where it builds with all off and fails: one that is off may be what saves it from another. That
     is for a case that builds in seconds."""
     tried = _Asking(ask, names, budget)
-    whole: Answer = yield from tried.look(())
+    whole: Answer = yield from tried.look((), needed=True)
     if not whole.fails:
         why = whole.detail or "it does not fail now, so it comes and goes too seldom"
-        return tried.end(why=f"The switches cannot be searched: {why.rstrip('.')}.")
-    everything = unknown("") if apart else (yield from tried.look(tried.names))
+        return Switched(tried.asked, why=f"The switches cannot be searched: {why.rstrip('.')}.")
+    everything = unknown("") if apart else (yield from tried.look(tried.names, needed=True))
     families = tried.families
     if not everything.passes:
         families = yield from _find_families(tried, builds=everything.fails, each=each)
     if not families:
-        return tried.end(why=_say_none(tried, everything))
+        return Switched(tried.asked, stopped=tried.stopped, why=_say_none(tried, everything))
     base = frozenset(chain(*families))
     families = yield from ddmin(families, tried.cures)
     single = tuple((name,) for name in chain(*families))
     if len(single) > len(families):
         single = yield from ddmin(single, tried.cures)
     guilty, enablers = tuple(chain(*single)), tuple[str, ...]()
-    alone: Answer = yield from tried.look(base.difference(guilty))
+    alone: Answer = yield from tried.look(base.difference(guilty), needed=True)
     if alone.passes and base == tried.names:
         others = tuple(name for name in chain(*tried.families) if name not in guilty)
         beside = yield from ddmin(others, partial(tried.breaks, base, guilty))
         beside = () if tried.stopped else beside
         # What breaks it together is accused together.
-        together = (*guilty, *(name for name in beside if not _prepares(name)))
-        guilty = together if (yield from tried.search(together)).passes else guilty
+        together = (*guilty, *(name for name in beside if not prepares(name)))
+        guilty = together if (yield from tried.look(together)).passes else guilty
         enablers = tuple(name for name in beside if name not in guilty)
-        alone = yield from tried.look(base.difference(guilty, enablers))
+        alone = yield from tried.look(base.difference(guilty, enablers), needed=True)
     off = len(base.difference(guilty, enablers))
-    return tried.end(guilty=guilty, enablers=enablers, alone=alone, beside=off)
+    return Switched(tried.asked, guilty, enablers, alone, off, tried.stopped)
 
 
 def _find_families(tried: _Asking, *, builds: bool, each: bool) -> Sub[tuple[Family, ...]]:
@@ -176,24 +158,9 @@ def _find_families(tried: _Asking, *, builds: bool, each: bool) -> Sub[tuple[Fam
 
 
 def _say_none(tried: _Asking, everything: Answer) -> str:
-    fails = sum(answer.fails for answer in tried.asked.values())
-    silent = sum(answer.kind == "unknown" for answer in tried.asked.values())
+    kinds = [answer.kind for answer in tried.asked.values()]
     why = everything.detail or "it fails with all of them off, too"
-    if not everything.fails and len(tried.asked) > 2:
-        why = f"it failed in {fails} builds with some of them off; {silent} more were refused or crashed"
+    if not everything.fails and len(kinds) > 2:
+        why = f"{kinds.count('fails') - 1} builds with some of them off fail, {kinds.count('unknown')} more did not answer"
     ended = " The search was ended before it was through." if tried.stopped else ""
     return f"No optimizer or option is to blame: {why.rstrip('.')}.{ended}"
-
-
-def _prepares(name: str) -> bool:
-    """Whether an optimizer changes the model without computing anything else: as a rule it only
-    prepares the ground for another."""
-    return name.startswith(
-        (
-            "ConstantFolding",
-            "ConstantSharing",
-            "CommonSubexpression",
-            "Identity",
-            "EliminateIdentity",
-        )
-    )

@@ -59,6 +59,8 @@ class ConfirmOutcome(CaseOutcome, frozen=True, kw_only=True):
     patched_error: float | None = None  # the whole model's then
     fixable: bool = False  # refused as it is, and right in another way
     way: str = ""  # that way: what the engine takes the model with
+    # Builds of the case, at most as a rule, in which a workaround looks for a switch first.
+    switch_builds: int = 0
     message: str = ""
 
 
@@ -211,6 +213,7 @@ def _sum_up(
     case, visit, left = seen.culprit.case, ask.ctx.visit, without.left
     goes_on = left.still and standing == "new" and visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
+    can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
         failures=seen.failures,
@@ -224,6 +227,7 @@ def _sum_up(
         alike=len(without.others.found),
         patched_fails=goes_on,
         patched_error=left.error,
+        switch_builds=can.builds if can.apart and not ask.findings.guilty else 0,
         message=_message(
             seen, standing, without, params.repeats, 0 if goes_on else visit, len(ask.index.nodes)
         ),
@@ -334,6 +338,7 @@ SPEC = StepSpec(
         "alike": "of them found with this one",
         "patched_fails": "still fails with them patched",
         "patched_error": "error with them patched",
+        "switch_builds": "builds of the case that look for a switch first",
     },
     json=with_case,
     # The case in fresh builds and its inside; the model with the case put right, on the search's

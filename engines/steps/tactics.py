@@ -170,7 +170,11 @@ def _finish(
         {
             "on": len(can.names - off),
             "off": tuple(sorted(off)),
-            "verdict": _VERDICTS[answer.kind],
+            "verdict": "unresolved"
+            if answer.kind == "unknown"
+            else "fail"
+            if answer.fails
+            else "pass",
             "error": answer.own,
         }
         for off, answer in found.asked.items()
@@ -194,9 +198,6 @@ def _finish(
         tables={"builds": rows},
         decisive={"whole": (whole(),), "suspect-off": (whole(engine=can.without(guilty)),)},
     )
-
-
-_VERDICTS = {"fails": "fail", "passes": "pass", "unknown": "unresolved"}
 
 
 def _say_guilty(found: Switched, can: Switches) -> str:
@@ -228,8 +229,7 @@ def _plan(ctx: StepContext, nodes: int) -> int | None:
         return None
     if ctx.can("tactics"):
         return msgspec.convert(dict(ctx.params), TacticsParams).builds + nodes.bit_length()
-    names = list_switches(ctx.engine, ctx.engine_info).names
-    return 2 * len(names).bit_length() + 1 if names else None
+    return list_switches(ctx.engine, ctx.engine_info).builds or None
 
 
 SPEC = StepSpec(

@@ -351,6 +351,13 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
     )
 
 
+def _plan(ctx: StepContext, _: int) -> int | None:
+    """The builds that look for a switch first, where no step before has; what comes behind these
+    is not known."""
+    can = list_switches(ctx.engine, ctx.engine_info)
+    return can.builds if can.apart and not ctx.findings.guilty and not ctx.check else None
+
+
 SPEC = StepSpec(
     name="workaround",
     version=22,
@@ -372,4 +379,5 @@ SPEC = StepSpec(
         "accused_ok": "right with the found nodes alone in FP32",
     },
     json=kept_json,
+    plan=_plan,
 )
