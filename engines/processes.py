@@ -2,9 +2,10 @@
 processes, and modules that are asked for one thing. The checker's keeper alone starts a program of
 the user's."""
 
+import contextlib
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -36,6 +37,19 @@ def for_ours(held: Mapping[str, str] | None = None) -> dict[str, str]:
             if whole:
                 given[name] = os.pathsep.join(whole)
     return given
+
+
+@contextlib.contextmanager
+def told_more(name: str, text: str) -> Iterator[None]:
+    """In here a variable of this process says ``text``, behind what the user has there; for native
+    libraries that read it."""
+    own = os.environ.get(name)
+    os.environ[name] = f"{own or ''} {text}".strip()
+    try:
+        yield
+    finally:
+        os.environ.pop(name)
+        os.environ |= {} if own is None else {name: own}
 
 
 def start(

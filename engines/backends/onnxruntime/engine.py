@@ -195,7 +195,10 @@ def make(spec: EngineSpec) -> Engine:
     if library := "".join(settings.provider_library):
         plug_in = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
         more = {"library": held.digest(library)}
-    switchable = settings.optimization != "disabled"
+    names = (
+        *optimizers.of_level(settings.optimization),
+        *optimizers.of_provider(settings.provider, split_pairs(settings.provider_options)),
+    )
     device = machine.cpu()[0] if settings.provider == "cpu" else settings.provider
     if plug_in:
         device = f"{plug_ins.describe(plug_in)} by {plug_in.ep_name}"
@@ -213,7 +216,7 @@ def make(spec: EngineSpec) -> Engine:
         capabilities=list_capabilities(
             keep="ONNX Runtime computes every node in the type that the model gives it, so there is nothing to keep; "
             "to see what FP16 or BF16 would do, use emulate.",
-            optimizers="" if switchable else "all optimizers are off; use optimization=all.",
+            optimizers="" if names else "all optimizers are off; use optimization=all.",
             tactics="ONNX Runtime does not choose kernels by timing; its choices are its optimizers.",
             rebuild="ONNX Runtime builds the same from the same model and options every time.",
             threads="",
@@ -222,7 +225,7 @@ def make(spec: EngineSpec) -> Engine:
             msgspec.structs.replace(o, default=prepacking) if o.name == "prepacking" else o
             for o in DECLARATION.options
         ),
-        optimizers=optimizers.of_level(settings.optimization),
+        optimizers=names,
         slots=machine.count_slots(settings.threads),
         gpus=int(
             settings.provider in ("cuda", "tensorrt", "rocm", "migraphx", "directml")
@@ -243,6 +246,11 @@ def _check_provider(settings: Settings) -> None:
     ):
         raise ValueError(
             "onnxruntime: provider_name, provider_device and provider_precision are for provider_library=."
+        )
+    known = {*optimizers.KNOWN, *optimizers.PROVIDERS.get(settings.provider, {})}
+    if foreign := [name for name in settings.disabled_optimizers if name not in known]:
+        raise ValueError(
+            f"onnxruntime: '{foreign[0]}' is an option of another provider than {settings.provider}."
         )
     available = ort.get_available_providers()
     if PROVIDERS[settings.provider] not in available:
@@ -320,7 +328,12 @@ def _start_session(model: onnx.ModelProto, weights_dir: str, settings: Settings)
     )
     if providers != [PROVIDERS["cpu"]]:
         config.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    told = split_pairs(options.with_libraries(settings.provider_options, _copy_held))
+    told = optimizers.tell_provider(
+        {
+            **msgspec.structs.asdict(settings),
+            "provider_options": options.with_libraries(settings.provider_options, _copy_held),
+        }
+    )
     if library:
         device = plug_ins.find_device(library, settings.provider_name, settings.provider_device)
         config.add_provider_for_devices([device], told)
@@ -331,7 +344,7 @@ def _start_session(model: onnx.ModelProto, weights_dir: str, settings: Settings)
         config,
         providers=providers,
         provider_options=[told, {}][: len(providers)] if providers and told else None,
-        disabled_optimizers=list(settings.disabled_optimizers) or None,
+        disabled_optimizers=optimizers.of_graph(settings.disabled_optimizers) or None,
         enable_fallback=0,  # else another provider would compute in silence where this one cannot
     )
 

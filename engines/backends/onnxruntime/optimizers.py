@@ -8,7 +8,8 @@ container vanishes when exactly its rules are named. A test repeats the proof on
 version.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from narrowdown.engines.nearest import suggestion
 
@@ -53,6 +54,43 @@ LEVELS = tuple(ADDED)
 CONTAINERS = ("Level1_RuleBasedTransformer", "Level2_RuleBasedTransformer")
 
 
+# Options of providers that choose another way to compute the same: key -> its default, and the value
+# that leaves the provider the least freedom. From the public headers (cuda_provider_options.h,
+# tensorrt_provider_options.h) and pages; types, as FP16 and TF32, are no such choice.
+PROVIDERS: Mapping[str, Mapping[str, tuple[str, str]]] = {
+    "cuda": {
+        "cudnn_conv_use_max_workspace": ("1", "0"), "enable_cuda_graph": ("0", "0"), "fuse_conv_bias": ("0", "0"),
+        "enable_skip_layer_norm_strict_mode": ("0", "1"), "prefer_nhwc": ("0", "0"), "tunable_op_enable": ("0", "0"),
+    },
+    "tensorrt": {
+        "trt_build_heuristics_enable": ("0", "0"), "trt_builder_optimization_level": ("3", "0"),
+        "trt_context_memory_sharing_enable": ("0", "0"), "trt_cuda_graph_enable": ("0", "0"),
+        "trt_layer_norm_fp32_fallback": ("0", "1"), "trt_sparsity_enable": ("0", "0"),
+    },
+    "qnn": {"htp_graph_finalization_optimization_mode": ("0", "0")},
+}  # fmt: skip
+
+
+def of_provider(provider: str, told: Mapping[str, str]) -> tuple[str, ...]:
+    """The provider's options that are not at their plainest. ``told``: those that it is given."""
+    table = PROVIDERS.get(provider, {})
+    return tuple(key for key, (usual, plain) in table.items() if told.get(key, usual) != plain)
+
+
+def tell_provider(chosen: Mapping[str, Any]) -> dict[str, str]:
+    """What the provider is told by option values of a spec, those that are switched off at their
+    plainest."""
+    told = dict(pair.split("=", 1) for pair in chosen["provider_options"])
+    table = PROVIDERS.get(chosen["provider"], {})
+    off = (key for key in chosen["disabled_optimizers"] if key in table)
+    return told | {key: table[key][1] for key in off}
+
+
+def of_graph(names: Iterable[str]) -> list[str]:
+    """Those that are optimizers, not options of a provider."""
+    return [name for name in names if name in KNOWN]
+
+
 def of_level(level: str) -> tuple[str, ...]:
     """The switchable optimizers that run at a level, sorted. Raises ``KeyError`` for a level that
     does not exist."""
@@ -61,16 +99,17 @@ def of_level(level: str) -> tuple[str, ...]:
 
 
 KNOWN = frozenset((*of_level("all"), *CONTAINERS))
+SWITCHABLE = KNOWN | {key for table in PROVIDERS.values() for key in table}
 
 
 def check_optimizers(names: tuple[str, ...]) -> None:
     """Raises ``ValueError`` with a sentence, and the nearest name, for one that ONNX Runtime would
     silently ignore."""
     for name in names:
-        if name not in KNOWN:
+        if name not in SWITCHABLE:
             raise ValueError(
                 f"ONNX Runtime {VERIFIED} has no optimizer '{name}' and would ignore the name without a word."
-                f"{suggestion(name, KNOWN, ' ')}"
+                f"{suggestion(name, SWITCHABLE, ' ')}"
             )
 
 

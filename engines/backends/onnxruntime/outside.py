@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from narrowdown.engines.backends.onnxruntime import optimizers
 from narrowdown.engines.declaration import CaseCommand, CheckPart, Cure, Found, Recipe
 from narrowdown.engines.options import libraries, tell_apart
 
@@ -36,20 +37,19 @@ def check_part(found: Found) -> CheckPart:
         "config": {} if _prepacks(chosen) else PLAIN_WEIGHTS,
     }
     settings["config"] = {**settings["config"], **split_pairs(chosen["session_config"])}
-    if chosen["provider_options"] and not chosen["provider_library"]:
-        settings["provider_options"] = [split_pairs(chosen["provider_options"]), {}][
-            : len(settings["providers"])
-        ]
+    told = optimizers.tell_provider(chosen)
+    if told and not chosen["provider_library"]:
+        settings["provider_options"] = [told, {}][: len(settings["providers"])]
     if library := chosen["provider_library"]:
         settings["plug_in"] = {
             "library": library[0],
             "name": chosen["provider_name"] or plug_in_name(library[0]),
             "device": chosen["provider_device"].lower(),
-            "options": split_pairs(chosen["provider_options"]),
+            "options": told,
             "files": [path for pair in chosen["provider_options"] for path in libraries(pair)],
         }
-    if chosen["disabled_optimizers"]:
-        settings["disabled"] = list(chosen["disabled_optimizers"])
+    if off := optimizers.of_graph(chosen["disabled_optimizers"]):
+        settings["disabled"] = off
     if chosen["deterministic"]:
         settings["deterministic"] = True
     if chosen["custom_ops"]:
@@ -182,7 +182,7 @@ def _tell(chosen: Mapping[str, Any]) -> dict[str, list[tuple[str, str]]]:
     Runtime's public header of session options)."""
     level, parallel = LEVELS[chosen["optimization"]], chosen["execution"] == "parallel"
     mode, number = f"ORT_{chosen['execution'].upper()}", chosen["inter_threads"]
-    off = ";".join(chosen["disabled_optimizers"])
+    off = ";".join(optimizers.of_graph(chosen["disabled_optimizers"]))
 
     def entries(pairs: Mapping[str, str]) -> list[tuple[str, str]]:
         return [

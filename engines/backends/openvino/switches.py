@@ -8,9 +8,9 @@ environment variable names that it reads when the device is loaded.
 """
 
 import contextlib
-import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
+from narrowdown.engines import processes
 from narrowdown.engines.nearest import suggestion
 
 # Property -> its value when off.
@@ -48,17 +48,7 @@ def say_stages(names: Iterable[str]) -> str:
     return f"transformations={stages}" if stages else ""
 
 
-@contextlib.contextmanager
-def stages_off(names: Iterable[str]) -> Iterator[None]:
+def stages_off(names: Iterable[str]) -> contextlib.AbstractContextManager[None]:
     """A device that is loaded in here leaves these stages out."""
-    own, said = os.environ.get(VARIABLE), say_stages(names)
-    if not said:
-        yield
-        return
-    os.environ[VARIABLE] = f"{own} {said}" if own else said
-    try:
-        yield
-    finally:
-        del os.environ[VARIABLE]
-        if own is not None:
-            os.environ[VARIABLE] = own
+    said = say_stages(names)
+    return processes.told_more(VARIABLE, said) if said else contextlib.nullcontext()

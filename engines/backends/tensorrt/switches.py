@@ -17,7 +17,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -135,25 +135,13 @@ def ask_names(package: str, possible: Sequence[str]) -> set[str]:
     return set(_BOOLEAN.findall(done.stdout + done.stderr))
 
 
-@contextlib.contextmanager
-def switched_off(found: Library, config: Any, names: Sequence[str]) -> Iterator[None]:
-    """A build in here leaves these off. What the user's own variable says stays."""
+def switched_off(
+    found: Library, config: Any, names: Sequence[str]
+) -> contextlib.AbstractContextManager[None]:
+    """A build in here leaves these off."""
     if not names:
-        yield
-    elif found.routes:
+        return contextlib.nullcontext()
+    if found.routes:
         config.build_route = say_off(names)
-        yield
-    else:
-        own = os.environ.get(SWITCHES)
-        os.environ[SWITCHES] = f"{own or ''} {say_off(names)}".strip()
-        try:
-            yield
-        finally:
-            _restore(own)
-
-
-def _restore(own: str | None) -> None:
-    if own is None:
-        del os.environ[SWITCHES]
-    else:
-        os.environ[SWITCHES] = own
+        return contextlib.nullcontext()
+    return processes.told_more(SWITCHES, say_off(names))

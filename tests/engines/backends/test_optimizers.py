@@ -9,7 +9,10 @@ from importlib.metadata import version
 
 import pytest
 
-from narrowdown.engines.backends.onnxruntime import optimizers
+from narrowdown.engines import options, outside
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.onnxruntime import harmless, optimizers
+from narrowdown.engines.declaration import Cure
 
 # Runs at one level per line of stdin, with the names that it holds switched off; prints what ONNX
 # Runtime logs about itself.
@@ -97,3 +100,35 @@ def test_levels_grow() -> None:
     assert sets[0] == set()
     assert all(a < b for a, b in itertools.pairwise(sets))
     assert all(re.fullmatch(r"\w+", name) for name in sets[-1])
+
+
+@pytest.mark.parametrize("provider", optimizers.PROVIDERS)
+def test_an_option_of_a_provider_is_a_switch_where_it_is_not_at_its_plainest(provider: str) -> None:
+    table = optimizers.PROVIDERS[provider]
+    usual = {key for key, (value, plain) in table.items() if value != plain}
+    assert set(optimizers.of_provider(provider, {})) == usual
+    plainest = {key: plain for key, (_, plain) in table.items()}
+    assert optimizers.of_provider(provider, plainest) == ()
+    for key, plain in plainest.items():
+        assert optimizers.of_provider(provider, plainest | {key: "another"}) == (key,)
+        assert re.fullmatch(harmless.PROVIDER, f"{key}={plain}"), "else it would be asked about"
+
+
+def test_a_switched_off_option_of_a_provider_is_told_at_its_plainest() -> None:
+    """In check.py and in what is pasted; none of it is told as an optimizer."""
+    given = "onnxruntime:optimization=all,provider=tensorrt,provider_options=trt_fp16_enable=1+trt_sparsity_enable=1"
+    off = f"{given},disabled_optimizers=trt_sparsity_enable+trt_layer_norm_fp32_fallback+Pad_Fusion"
+    found = outside.found(options.check(off), "")
+    part, _ = outside.check_part(found)
+    assert part is not None
+    told = {"trt_fp16_enable": "1", "trt_sparsity_enable": "0", "trt_layer_norm_fp32_fallback": "1"}
+    assert part.settings["provider_options"][0] == told
+    assert part.settings["disabled"] == ["Pad_Fusion"]
+    python = outside.apply(found, Cure(failing=outside.found(options.check(given), "")))[0]
+    assert repr(told) in python.text
+    assert "disable_specified_optimizers', 'Pad_Fusion'" in python.text
+
+
+def test_an_option_of_another_provider_is_refused() -> None:
+    with pytest.raises(ValueError, match="another provider than cpu"):
+        make("onnxruntime:optimization=all,disabled_optimizers=prefer_nhwc")
