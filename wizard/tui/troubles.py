@@ -191,7 +191,7 @@ def _step(scene: Scene) -> Trouble | None:
     if visit is None or stage(visit) not in ("failed", "cannot run here"):
         return None
     if closed and closed.exit_code == Exit.BAD_USAGE:
-        nxt = "Correct the file, then press {retry} to go on. Press {edit} to change model, inputs or options in a new session."
+        nxt = "Correct the file, then press {edit}: a new session begins with it. Press {retry} to try again as it is."
         return Trouble("input", TITLES["input"], error, next=nxt)
     log = tuple(line for line in scene.log if line.strip())
     meaning = guess("\n".join([error, *log]))

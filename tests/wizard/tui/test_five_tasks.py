@@ -44,7 +44,8 @@ def begin(opened: list[Counted], home: Path, *words: str, **environ: str | None)
 
 
 def journal(home: Path) -> list[dict[str, Any]]:
-    (session,) = (home / "sessions").iterdir()
+    """Of the session that was begun last."""
+    session = max((home / "sessions").iterdir(), key=lambda place: place.stat().st_ctime_ns)
     lines = (session / "journal.jsonl").read_bytes().splitlines()
     return [json.loads(line) for line in lines]
 
@@ -105,8 +106,12 @@ def test_a_wrong_input_is_corrected_and_it_goes_on(tmp_path: Path, opened: list[
     terminal = begin(opened, tmp_path, "open", *SHAPES, "in.npz")
     terminal.until("[Enter] to run it")
     terminal.press(ENTER)
-    terminal.until("cannot be used", "to go on")
+    terminal.until("cannot be used")
     np.savez(tmp_path / "in.npz", **given)
+    terminal.press("E")
+    terminal.until("with another set-up")
+    terminal.press("\x1b[15~")  # F5
+    terminal.until("[Enter] to run it")
     terminal.press("A")
     terminal.until(END, seconds=150)
     assert terminal.entered == 1

@@ -71,7 +71,7 @@ KINDS: dict[str, Callable[[FakeSession], FakeSession]] = {
     "input": bad_input, "engine": engine_said_no, "worker": s.running, "ours": our_bug,
 }  # fmt: skip
 SAYS = {
-    "input": ["lacks the input 'image'", "[Enter] to go on"],
+    "input": ["lacks the input 'image'", "[Enter] to try again"],
     "engine": [
         "could not build the model",
         "Likely: The engine does not have",
