@@ -87,15 +87,14 @@ class Death(msgspec.Struct, frozen=True):
 
 
 class Slot(msgspec.Struct, frozen=True):
-    """What one slot is doing, for the screen. ``seconds`` since its probe started; ``text`` is the
-    worker's last phrase."""
+    """What one slot is doing, for the screen."""
 
-    worker: int
-    pid: int = 0
-    state: Literal["cold", "idle", "busy"] = "cold"
-    op: str = ""
-    text: str = ""
-    seconds: float = 0.0
+    worker: int  # number of the slot
+    pid: int = 0  # 0: no process yet
+    state: Literal["cold", "idle", "busy"] = "cold"  # `cold`: nothing is loaded yet
+    op: str = ""  # kind of the probe that it answers
+    text: str = ""  # its last words
+    seconds: float = 0.0  # since its probe began
     memory: int = 0  # bytes of its own
     host: str = ""  # another machine's name
     device: int = 0  # the number of its GPU, from 1, where the slots share out several

@@ -26,15 +26,13 @@ from narrowdown.engines.compare.tolerance import ULPS
 from narrowdown.engines.data.tactic_replay import Suspect
 from narrowdown.engines.declaration import Option, Recipe
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.workers.pool import Slot
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.cli.grammar import DEMOS
 from narrowdown.wizard.cli.parsing import Parser, inner
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.report import document
 from narrowdown.wizard.report.differences import Difference
-from narrowdown.wizard.runner.progress import Snapshot
-from narrowdown.wizard.runner.table import Compared, Result, Row, Stand
+from narrowdown.wizard.runner.table import Result
 from narrowdown.wizard.schemas.remarks import remarks
 from narrowdown.wizard.session import events, folder
 
@@ -214,7 +212,6 @@ def records(text: str, structs: Mapping[str, type[msgspec.Struct]], *, defaults:
 
 
 SESSION = {"session": folder.Description}
-PROGRESS = {"progress": Snapshot, "worker": Slot}
 REPORT = {
     "report": document.Report,
     "culprit": document.Culprit,
@@ -225,7 +222,7 @@ REPORT = {
     "ruled-out": document.RuledOut,
 }
 LISTED = {"summary": folder.Summary}
-REPLAYED = {"replay": Result, "compared": Compared, "stand": Stand, "row": Row}
+REPLAYED = {"replay": Result}
 SUSPECTED = {"suspect": Suspect}
 
 
@@ -233,7 +230,6 @@ SUSPECTED = {"suspect": Suspect}
     ("page", "part", "structs", "defaults"),
     [
         ("session-format", "session.json", SESSION, True),
-        ("session-format", "progress.json", PROGRESS, False),
         ("json", "report", REPORT, False),
         ("json", "sessions", LISTED, False),
         ("json", "replay", REPLAYED, False),

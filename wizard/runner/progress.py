@@ -15,45 +15,37 @@ _LARGEST = 4 << 20  # bytes
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """``phase``: starting, offer, running, ask, ended, stopped. -1 means unknown everywhere.
+    """What the runner does right now. -1 means unknown everywhere."""
 
-    ``done`` decision probes answered in this run; ``expected`` how many there will be in all,
-    ``planned`` how many before it began; ``best`` nodes of the smallest failing part, ``tried``
-    probes of a search that can be ended with it now (0: none), ``nodes`` of the working model;
-    ``elapsed`` seconds of this run; ``eta`` seconds left; ``seconds`` what an offered step is
-    expected to take, ``each`` one probe of it; ``log`` the running probe's log below the session
-    folder; ``workers`` the pool's slots; ``holder`` the controlling client's name, ``control`` its
-    number at this runner (0: nobody controls); ``seq`` the journal's last event.
-    """
-
+    # `starting`, `offer` (a step waits for `go` or `skip`), `running`, `ask`, `ended` or `stopped`
     phase: str = "starting"
-    run: int = 0
-    node: str = ""
-    visit: int = 0
-    step: str = ""
-    text: str = ""
-    done: int = 0
-    expected: int = -1
-    planned: int = -1
-    best: int = -1
-    tried: int = 0
-    nodes: int = -1
-    elapsed: float = 0.0
-    eta: float = -1.0
-    seconds: float = -1.0
-    each: float = -1.0
+    run: int = 0  # number of the step run
+    node: str = ""  # of the flow
+    visit: int = 0  # which entry into that node
+    step: str = ""  # at work, or offered
+    text: str = ""  # what it is doing, in words
+    done: int = 0  # probes answered in this run
+    expected: int = -1  # probes that it will come to
+    planned: int = -1  # probes that it was expected to take before it began
+    best: int = -1  # nodes of the smallest failing part
+    tried: int = 0  # probes of a search that can be ended with it now; 0: none
+    nodes: int = -1  # nodes of the working model
+    elapsed: float = 0.0  # seconds of this run
+    eta: float = -1.0  # seconds left; -1 where it is not known how many probes are
+    seconds: float = -1.0  # that an offered step is expected to take
+    each: float = -1.0  # seconds of one probe of an offered step
     expensive: bool = False  # so much that the offered step waits for a person
     walking: bool = False  # it goes on by itself
-    unresolved: int = 0
-    paused: bool = False
-    stopping: bool = False
-    holder: str = ""
-    control: int = 0
-    log: str = ""
-    workers: tuple[dict[str, Any], ...] = ()
-    pid: int = 0
-    seq: int = 0
-    ts: float = 0.0
+    unresolved: int = 0  # probes of this run that could not tell
+    paused: bool = False  # between two probes
+    stopping: bool = False  # after the probe that is running
+    holder: str = ""  # the controlling client
+    control: int = 0  # its number at this runner; 0: nobody controls
+    log: str = ""  # of the running probe, below the session's folder
+    workers: tuple[dict[str, Any], ...] = ()  # one a slot
+    pid: int = 0  # of the runner
+    seq: int = 0  # the journal's last event
+    ts: float = 0.0  # seconds since the epoch
 
 
 def write(folder: Path, snapshot: Snapshot) -> None:

@@ -26,30 +26,29 @@ UNTOLD = "cannot tell"
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the table. ``role``: whole, case, good, workaround, ... of a measurement; step,
-    question of a dry replay. The counts are 0 where nothing was measured."""
+    """One line of the table. The counts are 0 where nothing was measured."""
 
-    node: str
-    visit: int
-    role: str
-    recorded: str
-    now: str
-    outcome: Outcome
-    detail: str = ""
-    recorded_failures: int = 0
-    recorded_looks: int = 0
-    failures: int = 0
-    looks: int = 0
+    node: str  # of the flow
+    visit: int  # which entry into that node
+    role: str  # `whole`, `case`, `good`, `workaround`, ...; `step` and `question` of a dry replay
+    recorded: str  # then
+    now: str  # now
+    outcome: Outcome  # what the two come to
+    detail: str = ""  # more of it
+    recorded_failures: int = 0  # of `recorded_looks`
+    recorded_looks: int = 0  # answered then; 1 unless the fault is intermittent
+    failures: int = 0  # of `looks`, in a manner that was recorded
+    looks: int = 0  # answered now; 0 where nothing was measured
 
 
 class Stand(msgspec.Struct, frozen=True):
     """An engine, as it was or is. All empty where it was not looked at."""
 
-    spec: str = ""
-    version: str = ""
-    device: str = ""
-    driver: str = ""
-    fingerprint: str = ""
+    spec: str = ""  # engine spec
+    version: str = ""  # of the engine
+    device: str = ""  # that it computes on
+    driver: str = ""  # of that device; empty where it has none
+    fingerprint: str = ""  # equal where results may be compared bit by bit
 
     @classmethod
     def of(cls, spec: str, facts: Mapping[str, Any]) -> "Stand":
@@ -64,9 +63,9 @@ class Compared(msgspec.Struct, frozen=True):
     """One of the session's two engines: what recorded, and what measured now (nothing, in a dry
     replay)."""
 
-    role: Literal["engine", "reference"]
-    recorded: Stand
-    now: Stand
+    role: Literal["engine", "reference"]  # which of the session's two
+    recorded: Stand  # what recorded the session
+    now: Stand  # what measured now; all empty in a dry replay
 
     def __str__(self) -> str:
         then, now = self.recorded, self.now

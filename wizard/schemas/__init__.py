@@ -18,14 +18,13 @@ from narrowdown.wizard.session.events import VERSION, AnyEvent, Event
 
 
 class Progress(Snapshot, frozen=True, tag_field="kind", tag="progress"):
-    """``progress.json``, and what a look at it tells: ``watching``: somebody else, the ``holder``,
-    controls the session; ``taken``: it has taken over from this program; ``free``: whoever
-    controlled it has gone."""
+    """``progress.json``, and what a look at it tells."""
 
-    workers: tuple[Slot, ...] = ()  # type: ignore[assignment]  # the snapshot holds them as plain data
-    watching: bool = False
-    taken: bool = False
-    free: bool = False
+    # one a slot; the snapshot holds them as plain data
+    workers: tuple[Slot, ...] = ()  # type: ignore[assignment]
+    watching: bool = False  # somebody else, the `holder`, controls the session
+    taken: bool = False  # the holder has taken over from this program
+    free: bool = False  # whoever controlled it has gone
 
 
 _LINES: Any = AnyEvent | Progress | Refused

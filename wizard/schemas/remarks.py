@@ -22,7 +22,7 @@ def _own_remarks(struct: type) -> dict[str, str]:
     comments = {
         token.start[0]: token.string.lstrip("# ")
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT
+        if token.type == tokenize.COMMENT and not token.string.startswith("# type:")
     }
     (made,) = ast.parse(source).body
     assert isinstance(made, ast.ClassDef)

@@ -120,18 +120,19 @@ def test_what_is_changed_does_not(
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("schema", "names"),
     [
-        "Brought",
-        "FactorRow",
-        "Lookalike",
-        "QuantizedLayer",
-        "Rewritten",
-        "Tried",
-        "Trigger",
-        "Weighed",
+        ("report", "Brought FactorRow Lookalike QuantizedLayer Rewritten Tried Trigger Weighed"),
+        ("replay", "Compared Row Stand"),
+        ("events", "Progress Slot"),
     ],
 )
-def test_what_the_manual_leaves_to_the_schema_is_described_there(name: str) -> None:
-    fields = json.loads(committed("report"))["$defs"][name]["properties"]
-    assert [field for field, made in fields.items() if not made.get("description")] == []
+def test_what_the_manual_leaves_to_the_schema_is_described_there(schema: str, names: str) -> None:
+    kinds = json.loads(committed(schema))["$defs"]
+    bare = {
+        field
+        for name in names.split()
+        for field, made in kinds[name]["properties"].items()
+        if not made.get("description")
+    }
+    assert bare <= {"kind", "v"}
