@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph.index import THROUGH, GraphIndex, Node, Tensor
 from narrowdown.engines.nearest import join_some
 
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]
@@ -30,13 +30,6 @@ SIZES: tuple[tuple[tuple[str, ...], int], ...] = (
 IMAGE_SIDE = 224
 OTHER = 8
 CHANNELS = (1, 3, 4)
-# Values pass these unchanged, as far as which row of a table they name is concerned.
-_THROUGH = frozenset(
-    {
-        "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Concat", "Expand", "Tile",
-        "Clip", "Split",
-    }
-)  # fmt: skip
 # Undefined or without bound for what a normal distribution may give.
 _POSITIVE = frozenset({"Log", "Sqrt", "Pow", "Reciprocal"})
 
@@ -74,7 +67,7 @@ def compared_with(index: GraphIndex, tensor: int) -> int:
                     found = index.tensors[other]
                     if other != t and found.kind == "weight" and math.prod(found.shape or ()) == 1:
                         return other
-            elif node.op in _THROUGH and node.inputs[:1] == (t,):
+            elif node.op in THROUGH and node.inputs[:1] == (t,):
                 todo += [o for o in node.outputs if o not in seen]
                 seen.update(node.outputs)
     return -1
@@ -214,7 +207,7 @@ def rows_named(index: GraphIndex, tensor: int) -> tuple[int, str] | None:
                 found += _table_size(index, node, 0)
             elif node.op == "Equal":
                 found += _one_hot_classes(index, node, t)
-            elif (node.op in _THROUGH and position == 0) or node.op == "Concat":
+            elif (node.op in THROUGH and position == 0) or node.op == "Concat":
                 fresh = [o for o in node.outputs if o not in seen]
                 seen.update(fresh)
                 todo.extend(fresh)

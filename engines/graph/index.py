@@ -17,6 +17,14 @@ Stated: TypeAlias = int | float | str | list[int | float | str]
 # Operators that give other values each time.
 _DRAWN = {"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
 
+# Values pass these unchanged, as far as which row of a table they name is concerned.
+THROUGH = frozenset(
+    {
+        "Cast", "Identity", "Reshape", "Squeeze", "Unsqueeze", "Transpose", "Flatten", "Slice", "Concat", "Expand", "Tile",
+        "Clip", "Split",
+    }
+)  # fmt: skip
+
 
 class Tensor(msgspec.Struct, frozen=True, array_like=True):
     """One tensor of the main graph.

@@ -255,7 +255,7 @@ _ROOTED = _GIVES_0 + ": it reads values up to {read:.2g}, {e.flushed}"
 _JUMP = Rule(
     "rounding",
     rounding.find_jump,
-    "{i.called} makes {other} of values that are wrong by {small}: it jumps.",
+    "{first}{i.called} makes {other} of values that are wrong by {small}: it jumps.",
 )
 _NONFINITE = (
     Rule(

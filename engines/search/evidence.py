@@ -10,6 +10,7 @@ import msgspec
 from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
+from narrowdown.engines.graph.index import THROUGH
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.storage import largest_finite, smallest_positive, unit_roundoff
 
@@ -59,7 +60,8 @@ class Evidence:
     Where watching the inside cures the case, which is then off by ``watched`` only, ``inner`` tells
     what the reference gives and nothing of the engine. ``said``: by the engine, where it refused.
     ``weights``: the largest magnitude of each weight that the case reads, where that was looked at;
-    ``least``: the smallest that is not 0. ``against_float``: whether the reference is the model as
+    ``least``: the smallest that is not 0. ``makers``: of each tensor that the case is fed the node that
+    computed it, as people read it. ``against_float``: whether the reference is the model as
     it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding. ``runs``: of one build that a
     verdict takes; more than 1 where they differ."""
 
@@ -72,6 +74,7 @@ class Evidence:
     said: str = ""
     weights: Mapping[str, float] = field(default_factory=dict)
     least: Mapping[str, float] = field(default_factory=dict)
+    makers: Mapping[str, str] = field(default_factory=dict)
     against_float: bool = True
     emulating: bool = False
     runs: int = 1
@@ -94,6 +97,18 @@ class Evidence:
     def list_read(self, node: Inner) -> list[Score]:
         """Of the tensors that a node reads those that were scored."""
         return [self.scores[name] for name in node.reads if name in self.scores]
+
+    def find_loser(self, score: Score) -> tuple[str, Score]:
+        """Who lost what a wrong tensor lacks, and how much that is: its maker, or who made what that
+        reads, where that is as wrong or only moved. "" of an input of the model."""
+        made = {i.score.name: i for i in self.made}
+        while (inside := made.pop(score.name, None)) is not None:
+            worst = max(self.list_read(inside), key=lambda s: s.rel_l2, default=None)
+            brought = worst is not None and worst.rel_l2 >= inside.score.rel_l2 / ROUNDINGS
+            if worst is None or not (brought or inside.op in THROUGH):
+                return inside.called, score
+            score = worst
+        return self.makers.get(score.name, ""), score
 
     @property
     def part_metric(self) -> str:

@@ -10,6 +10,7 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.index import THROUGH, GraphIndex
 from narrowdown.engines.probe import Describe, Score
 from narrowdown.engines.search.cause import name_cause
 from narrowdown.engines.search.evidence import Evidence, Inner
@@ -55,12 +56,26 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         said=said,
         weights=dict(facts.get("weights", {})),
         least=dict(facts.get("least", {})),
+        makers=_name_makers(ask.index, ranges.decode(case.node_ids)),
         against_float=unquantized(ask.ctx.reference),
         emulating=parse(ask.ctx.engine).name == "emulate",
         runs=oracle.runs,
     ))  # fmt: skip
     case = msgspec.structs.replace(case, verified=f"{failures}/{repeats}")
     return Seen(Culprit(case, cause.name, cause.evidence, at=cause.beyond), failures, saved)
+
+
+def _name_makers(index: GraphIndex, nodes: tuple[int, ...]) -> dict[str, str]:
+    """Of each tensor that a part is fed the node that computed it, as people read it: behind nodes
+    that only move values, whoever made these."""
+    named = {}
+    for t in index.boundary(nodes)[0]:
+        maker = index.made_by(t)
+        while maker is not None and maker.op in THROUGH:
+            maker = index.made_by(maker.reads[0])
+        if maker is not None:
+            named[index.tensors[t].name] = f"{index.shown_names[maker.id]} ({maker.op})"
+    return named
 
 
 def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:

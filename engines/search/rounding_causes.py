@@ -60,6 +60,7 @@ def find_jump(e: Evidence, i: Inner) -> Facts | None:
     if i.op not in DISCONTINUOUS or s.equal or (i.op == "Cast" and not s.exact):
         return None
     read = [r for r in e.list_read(i) if not r.exact]
+    worst = max(read, key=lambda r: r.rel_l2, default=s)
     small = max((r.rel_l2 for r in read), default=0.0)
     gives = 1.0 if s.exact or s.problem else s.rel_l2
     if not 0 < small * FAULTLESS < gives:
@@ -69,7 +70,9 @@ def find_jump(e: Evidence, i: Inner) -> Facts | None:
         else f"{100 * s.mismatched:.3g} % other results" if s.exact
         else f"results wrong by {say_error(s.rel_l2)}"
     )  # fmt: skip
-    return {"other": other, "small": say_error(small)}
+    loser, lost = e.find_loser(worst)
+    first = f"{loser} loses {say_error(lost.rel_l2)} in {e.storage}. " if loser else ""
+    return {"other": other, "small": say_error(small), "first": first}
 
 
 def find_cancelled(e: Evidence, i: Inner) -> Facts | None:
@@ -181,8 +184,11 @@ def find_rounded_input(e: Evidence, i: Inner) -> Facts | None:
         return {"said": _say_amplifying(e), "reads": ""}
     largest = max(read, key=lambda s: s.absmax)
     by = min(largest.max_abs, e.unit * largest.absmax)
-    reads = f": it reads values up to {largest.absmax:,.6g}, which are rounded by up to {by:.2g}"
-    return {"said": _say_amplifying(e), "reads": reads}
+    off = f"values up to {largest.absmax:,.6g}, which are rounded by up to {by:.2g}"
+    loser, _ = e.find_loser(largest)
+    if loser:
+        return {"said": f"{loser} makes {off}. {_say_amplifying(e)}", "reads": ""}
+    return {"said": _say_amplifying(e), "reads": f": it reads {off}"}
 
 
 def find_long_sum(e: Evidence, i: Inner) -> Facts | None:

@@ -278,8 +278,37 @@ def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation()
     case = Case(CASE.candidate, CASE.sample, own=1.0, needs_higher_inputs=True)
     found = cause_of(Findings(), case, inner, "float16", None)
     assert (found.name, found.evidence) == (
-        "rounding", "/q (QuantizeLinear) makes 0.595 % other results of values that are wrong by 0.02 %: it jumps."
+        "rounding",
+        "/bias (Add) loses 0.02 % in float16. /q (QuantizeLinear) makes 0.595 % other results of values that are wrong by "
+        "0.02 %: it jumps.",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner_off", "loser"),
+    [(2e-4, 2e-4, "/phase (MatMul)"), (2e-4, 2e-2, "/bias (Add)"), (0.0, 2e-4, "/bias (Add)")],
+)
+def test_who_lost_what_a_node_amplifies_is_named_first(
+    outer: float, inner_off: float, loser: str
+) -> None:
+    """By what was measured: what the sum before it reads is as wrong as the sum, or it is not; the
+    node that made what a part is fed, behind nodes that only move values."""
+    fed = Score("x", rel_l2=outer, max_abs=1.0, absmax=5000.0)
+    bias = Score("t", rel_l2=inner_off, max_abs=1.0, absmax=5000.0)
+    moved = Score("u", rel_l2=inner_off, max_abs=1.0, absmax=5000.0)
+    made = Score("y", rel_l2=0.3, max_abs=1.0, absmax=1.0)
+    inner = [
+        Inner("", "", fed),
+        Inner("Add", "/bias", bias, ("x",)),
+        Inner("Concat", "/both", moved, ("t",)),
+        Inner("Cos", "/cos", made, ("u",)),
+    ]
+    case = Case(CASE.candidate, CASE.sample, own=0.3, needs_higher_inputs=True)
+    suspect = Suspect(0, 0, "0", 0.3, 1.0, "/cos", added_exact=1e-4)
+    makers = {"x": "/phase (MatMul)"}
+    evidence = Evidence(Findings(), case, inner, "float16", suspect, makers=makers)
+    said = name_cause(evidence).evidence
+    assert said.startswith(f"{loser} makes values up to 5,000, which are rounded by up to 1. ")
 
 
 @pytest.mark.parametrize(
