@@ -103,7 +103,8 @@ class Built(Protocol):
     out). Freed with ``close``.
 
     ``facts``: what is known of the build, as plain data; ``choices`` and ``refused`` where tactics
-    were recorded or forced, ``unobservable`` (tensor -> why) for marks that it cannot give out.
+    were recorded or forced, ``unobservable`` (tensor -> why) for marks that it cannot give out,
+    ``digest`` of what was built, where that tells one build from another.
     """
 
     model: onnx.ModelProto  # what really ran: casts in

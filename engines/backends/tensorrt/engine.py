@@ -1,6 +1,5 @@
 """TensorRT with its options: from a build request to an engine."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -156,7 +155,7 @@ class Engine:
         if request.record or not self._runs.present:
             # Where kernels are not timed, other bytes are another engine: all that can be said of
             # a switch where nothing can run.
-            facts["digest"] = hashlib.sha256(plan).hexdigest()
+            facts["digest"] = switches.digest_plan(plan)
         if chooser is not None:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
         if not self._runs.present:

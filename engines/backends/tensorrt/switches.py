@@ -38,6 +38,7 @@ _TALK = frozenset((
     "save", "info", "dot", "stats", "show", "testing", "hook", "host", "hostname", "user", "username", "password", "port",
     "remote", "path", "file", "ssh",
 ))  # fmt: skip
+_NUMBERED = re.compile(rb"__mye[0-9]+")
 _SECONDS = 60.0  # to ask the library; TensorRT-RTX 1.7 answers in one, 10.6 on an H200 in seven
 _RULES = "1"  # changes when other names are taken of the same library
 
@@ -145,3 +146,14 @@ def switched_off(
         config.build_route = say_off(names)
         return contextlib.nullcontext()
     return processes.told_more(SWITCHES, say_off(names))
+
+
+def digest_plan(plan: Any) -> str:
+    """Of what was built. The compiler numbers its own values, and two builds of one network and
+    options were seen to differ in these numbers alone: they count by their order here."""
+    known: dict[bytes, bytes] = {}
+
+    def order(found: re.Match[bytes]) -> bytes:
+        return known.setdefault(found[0], b"__mye#%d" % len(known))
+
+    return hashlib.sha256(_NUMBERED.sub(order, bytes(plan))).hexdigest()

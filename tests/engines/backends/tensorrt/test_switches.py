@@ -23,7 +23,9 @@ from narrowdown.engines.backends.tensorrt import switches
 from narrowdown.engines.declaration import Cure, Recipe
 from narrowdown.engines.installed import importable
 from narrowdown.engines.spec import parse
+from narrowdown.wizard.demo import MODELS
 from tests.engines.workers import driver
+from tests.engines.workers.conftest import Session
 
 from . import whole
 
@@ -230,6 +232,31 @@ def attention() -> onnx.ModelProto:
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 32, 64]) for n in ("x", "y")]
     graph = helper.make_graph(made, "attention", ends[:1], ends[1:], weights)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_the_compilers_own_numbers_are_no_other_build() -> None:
+    one, same, other = (
+        b"a __mye7 __mye12 __mye7",
+        b"a __mye9 __mye3 __mye9",
+        b"a __mye9 __mye3 __mye3",
+    )
+    assert switches.digest_plan(one) == switches.digest_plan(same)
+    assert switches.digest_plan(one) != switches.digest_plan(other)
+
+
+@RTX
+def test_a_probe_tells_which_build_it_was(tmp_path: Path) -> None:
+    """Where nothing can run: of a build that is not run, as a search asks for it."""
+    session = Session(tmp_path, MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz")
+
+    def digest(off: str, attempt: int) -> str:
+        spec = f"tensorrt_rtx:disabled_optimizers={off}" if off else "tensorrt_rtx"
+        made = session.measure(spec, samples=("real:0",), runs=0, attempt=attempt)
+        return str(made.facts["build"]["digest"])
+
+    bare = {digest(off, n) for n, off in enumerate(("", "peep:scan_down", "", "peep:partial_scan"))}
+    assert len(bare) == 1
+    assert not bare & {digest("peep", 0), digest("gra", 0)}
 
 
 @RTX
