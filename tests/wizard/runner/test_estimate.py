@@ -94,6 +94,7 @@ def test_what_is_left_stands_in_the_snapshot(
         controller="",
         control=0,
         tried=lambda: 0,
+        policy="person",
     )
     drive: Any = SimpleNamespace(
         asked=dict.fromkeys(names), measured=set(names), current="", waiting=0.0, unresolved=0
