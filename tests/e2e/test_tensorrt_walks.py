@@ -19,6 +19,7 @@ from narrowdown.wizard import follow_up
 from narrowdown.wizard.bundle.models import place_worked_around
 from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.report.read import read
+from narrowdown.wizard.report.sections import Table, tell_workaround
 from narrowdown.wizard.runner.room import _parts
 from narrowdown.wizard.session.journal import NAME
 from narrowdown.wizard.session.journal import read as read_journal
@@ -380,7 +381,14 @@ def test_a_switch_of_the_compiler_comes_before_nodes_in_fp32(
     switches = {**idle, "peep": [], "peep:widen": list(LAYERNORM)}
     walked = walk("10.6.0", *overflowing, switches=switches, crashes=["gra", "idle7:x"])
     assert walked.ran.code == 0, walked.ran.out
-    cure = walked.reading.report().workaround
+    report = walked.reading.report()
+    cure = report.workaround
+    assert [each.kind for each in report.cures] == ["optimizer", "precision"]
+    table = next(b for s in tell_workaround(report) for b in s.blocks if isinstance(b, Table))
+    assert [(row[0], row[-1]) for row in table.rows[1:]] == [
+        ("switch off peep:widen", "nothing"),
+        (f"{len(report.cures[1].keep_higher)} nodes in FP32", "types of nodes"),
+    ]
     assert (cure.kind, cure.switched_off, cure.holds) == ("optimizer", ("peep:widen",), True)
     assert cure.held_out_ok == cure.held_out_n >= 32
     assert "os.environ['__LUNOWUD'] = '-peep:widen=off'" in walked.ran.out

@@ -222,6 +222,7 @@ class Report(msgspec.Struct, frozen=True):
     lookalikes: tuple[Lookalike, ...] = ()  # known bugs that it looks like, confirmed ones first
     rewrites: tuple[Rewritten, ...] = ()  # rewrites that were tried
     scores: tuple[Weighed, ...] = ()  # the reference, the fault and each workaround
+    cures: tuple[Workaround, ...] = ()  # all that was tried and verified, the chosen one first
     trigger: Trigger | None = None  # what triggers the first case; `null` where nobody asked
     goes_on_from: str = ""  # id of the session whose findings these are
     brought: tuple[Brought, ...] = ()  # tables of steps that other packages bring

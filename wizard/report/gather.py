@@ -100,7 +100,17 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
     first = culprits[0] if culprits else None
     rounds = depths(state, table, culprits)
     file = WORKED_AROUND if list_handed_over(state, table) else ""
-    workaround = _workaround(findings, problem.engine, index, state.version(problem.engine), file)
+    version = state.version(problem.engine)
+    workaround = _workaround(findings, problem.engine, index, version, file)
+    found = (w for v in state.route if v.findings and (w := v.findings.workaround))
+    cures = [
+        _workaround(
+            msgspec.structs.replace(findings, workaround=w), problem.engine, index, version, ""
+        )
+        for w in {
+            (w.kind, w.keep, w.switched_off): w for w in found if w != findings.workaround
+        }.values()
+    ]
     notes = (
         *findings.notes,
         *journalled(state, flow),
@@ -141,6 +151,7 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
         lookalikes=recognise(state, problem, sources.graph),
         rewrites=_last_table(state, table, "rewrites", Rewritten),
         scores=_last_table(state, table, "scores", Weighed),
+        cures=tuple(filter(None, (workaround, *cures))),
         trigger=_trigger(state, table),
         brought=tuple(_brought(state, table)),
         goes_on_from=state.taken_from,

@@ -11,6 +11,7 @@ from narrowdown.engines.causes import find_cause
 from narrowdown.engines.compare.say import say_part, say_sample, wrong_by
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.known.lookalike import say_lookalike
+from narrowdown.engines.probe import APART
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop
 from narrowdown.wizard.report.figures import curve
@@ -375,11 +376,46 @@ def tell_workaround(report: Report) -> list[Section]:
     also = ("Also in", Name(APPLY), f"of the bundle: {more}.") if more else ""
     return [
         _section(title, facts, Bullets(w.known)),
+        _section("Compared", _compare_cures(report), level=3),
         *(
             _section(f"Apply it: {r.tool}", Code(r.text, r.language), Says(also), level=3)
             for r in w.apply[:1]
         ),
     ]
+
+
+def _compare_cures(report: Report) -> Table:
+    """The model as it is beside each change that was verified: what it is right on, what it takes,
+    and what of the model changes."""
+    first, tuning = report.workaround, report.samples - report.samples_failing
+    held_out = f"{first.held_out_n - first.unseen_failing} of {first.held_out_n}" if first else ""
+    bare = f"{tuning} of {report.samples}"
+    rows = [("as it is", bare, held_out, _error(report.error, report.metric), "", "nothing")]
+    for w in report.cures:
+        kept, off = len(w.keep_higher), listing(w.switched_off, 2)
+        rows.append(
+            (
+                f"{count(kept, 'node')} in FP32" if kept else f"{switch(w.kind)} {off}",
+                f"{w.samples_ok} of {w.samples_n}",
+                f"{w.held_out_ok} of {w.held_out_n}" if w.held_out_n else "not tried",
+                _error(w.error, report.metric),
+                w.cost or "not timed",
+                "types of nodes"
+                if kept
+                else "nodes"
+                if w.kind in (*APART, "rewrite", "control-flow")
+                else "nothing",
+            )
+        )
+    header = (
+        "change",
+        "tuning samples",
+        "held-out samples",
+        "error at most",
+        "cost",
+        "in the model",
+    )
+    return Table(header, rows if len(rows) > 1 else [], frozenset())
 
 
 def _scores(report: Report) -> Table:

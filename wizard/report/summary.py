@@ -106,7 +106,7 @@ def name_place(source: tuple[str, ...], modules: tuple[str, ...]) -> str:
     """Lines of the exported program and the modules that they belong to; "" where the exporter
     told neither."""
     inside = f"in {listing(modules, 4)}" if modules else ""
-    return " ".join(filter(None, (listing(source, 4), inside)))
+    return " ".join(filter(None, (listing(source, 4) if source else "", inside)))
 
 
 def say_effect(report: Report) -> str:
