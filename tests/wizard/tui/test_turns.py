@@ -100,7 +100,7 @@ def test_every_turn_of_a_short_route(tmp_path: Path, terminals: list[Terminal]) 
     for pid in (terminal.child.pid, runner):
         os.kill(pid, signal.SIGKILL)
     terminals.append(terminal := Terminal(["resume", session.name], tmp_path, (80, 24)))
-    terminal.together("Step 2: The other branch", "Your answer")
+    terminal.together("Step 2: The other branch", "Your answer", "waiting")
     terminal.press("\r")
     terminal.until("This is the end")
     terminal.until("What to do now")
