@@ -114,7 +114,7 @@ def test_every_plan_is_a_number_or_nothing() -> None:
         check="",
         params={},
         engine="onnxruntime",
-        engine_info=SimpleNamespace(options=()),
+        engine_info=SimpleNamespace(options=(), optimizers=(), can=lambda _: True),
         can=lambda _: True,
         findings=SimpleNamespace(case=None),
     )
