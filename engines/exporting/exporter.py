@@ -385,6 +385,7 @@ def find_differences(
             None, [c.op for c in ours], [c.op for c in theirs], autojunk=False
         )
         said: list[dict[str, str]] = []
+        runs: list[dict[str, str]] = []
         for kind, a0, a1, b0, b1 in matcher.get_opcodes():
             if kind == "equal":
                 for a, b in zip(ours[a0:a1], theirs[b0:b1], strict=True):
@@ -398,14 +399,14 @@ def find_differences(
                     ]
                 continue
             line = ours[a0].line if a0 < a1 else ours[a0 - 1].line if a0 else ""
-            said.append(
+            runs.append(
                 {
                     "line": line,
                     "said": f"PyTorch runs {list_ops(ours[a0:a1])}, the export {list_ops(theirs[b0:b1])}",
                 }
             )
-        if said:
-            found[scope] = said[:SAID]
+        if said or runs:  # an argument that differs tells more than operators that do
+            found[scope] = [*said, *runs][:SAID]
     return found
 
 

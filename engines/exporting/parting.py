@@ -13,19 +13,20 @@ departure is as large against that.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import Literal
 
 import msgspec
 
 from narrowdown.engines.asking import Sub, asked
 from narrowdown.engines.asking.whole_model import FLOAT64, WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion, Signature
-from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.compare.judge import badness, limit, over
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Score
 from narrowdown.engines.problem import Difference, Exported
-from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.views import view_engine
 
 # What FP32 may cost, whatever the engine under test computes in: the export is judged by itself.
@@ -35,7 +36,20 @@ RULE = Criterion(tolerance=TOLERANCE_BY_PRECISION["fp32"])
 # most 6e-7; of ten planted faults the smallest was off by 1.4e-4.
 CLEAR = 1e-5
 # Decisive is the first sample: inner values were recorded of it alone.
-FEED = ("real:0",)
+FEED = "real:0"
+OTHER = "Were the values recorded of another export? Nothing is accused by them."
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """``engine`` computes the ONNX ``model``, and is held against what was ``recorded`` (both
+    specs) of one sample, under a ``rule``. ``closer``: the part that departs is asked alone, too."""
+
+    model: WholeModel
+    engine: str
+    recorded: str
+    sample: str = FEED
+    rule: Criterion = RULE
+    closer: bool = True
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -51,65 +65,92 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Parted(msgspec.Struct, frozen=True):
-    """What was found. ``errors``: recorded tensor -> how far the reference is off it; ``outputs``:
-    the same of the model's own. ``other``: why the values are of another export, a sentence;
+    """What was found. ``errors``: recorded tensor, the outputs among them -> how far the model is
+    off it. ``other``: why the values are of another export, a sentence;
     ``why``: why nothing could be compared. ``exact``: how far float64 is off at the tensor that
     departs; None where it was not asked, or could not compute it."""
 
     index: GraphIndex | None = None
     errors: Mapping[int, float] = {}
-    outputs: Mapping[str, float] = {}
     part: Part | None = None
     other: str = ""
     why: str = ""
     exact: float | None = None
 
-    @property
-    def fails(self) -> bool:
-        """Whether an output of the model is off by more than FP32 may be."""
-        return any(error > RULE.tolerance for error in self.outputs.values())
 
-
-def find_part(model: WholeModel, recorded: str) -> Sub[Parted]:
-    """``Parted`` of the model on its reference, and what was ``recorded`` (a spec)."""
-    index: GraphIndex | None = yield from model.describe()
-    told = yield from asked(Inspect(engine=recorded))
+def find_part(asked_of: Comparison) -> Sub[Parted]:
+    """``Parted`` of the model and what was recorded."""
+    index: GraphIndex | None = yield from asked_of.model.describe()
+    told = yield from asked(Inspect(engine=asked_of.recorded))
     held = view_engine(told.facts).recorded
     if index is None or held is None:
         return Parted(why=told.message or "The model could not be read.")
     watched = tuple(t for t in split_markable(index)[0] if index.tensors[t].name in held.shapes)
     scores: dict[str, Score] = {}
-    outputs: dict[str, float] = {}
     for batch in pack_batches(index, watched, BATCH_BYTES) or [()]:
-        note = f"{len(batch)} values inside of the module, PyTorch against the ONNX model"
-        off = yield from model.compare(
-            model.reference, recorded, FEED, marks=ranges.encode(batch), note=note
+        off = yield from asked_of.model.compare(
+            asked_of.engine,
+            asked_of.recorded,
+            (asked_of.sample,),
+            marks=ranges.encode(batch),
+            note=f"{len(batch)} recorded values inside of the model against what it computes",
         )
         if not off.told:
             return Parted(index, why=off.why)
-        for result in off.measurement.results:
-            scores |= {s.name: s for s in result.marks}
-            for s in result.outputs:
-                outputs[s.name] = max(outputs.get(s.name, 0.0), badness(s, RULE))
-    if unlike := next((n for n, s in scores.items() if s.problem == "shape"), ""):
-        said = f"'{unlike}' has another shape in the recorded values than in the model."
-        return Parted(index, outputs=outputs, other=said)
-    scores = {n: s for n, s in scores.items() if not s.problem}
-    errors = {index.by_name[n]: badness(s, RULE) for n, s in scores.items()}
-    errors |= {index.by_name[n]: error for n, error in outputs.items() if n in index.by_name}
-    departs = tuple(t for t in order(index, errors) if not errors[t] <= RULE.tolerance)
-    found = Parted(index, errors, outputs)
-    for tensor in departs:
-        behind = list_behind(index, errors, tensor)
-        if not behind or any(errors[t] > CLEAR for t in behind):
-            return (yield from _look_closer(model, recorded, found, tensor))
-        # All that is computed of it agrees: it makes no difference, or it was never this tensor.
-        alone = yield from asked(_ask_part(model, recorded, found, behind[0]))
-        if any(badness(s, RULE) > RULE.tolerance for r in alone.results for s in r.outputs):
-            name = index.tensors[tensor].name
-            said = f"'{name}' is off, and what the model computes of it is not."
+        scores |= {s.name: s for r in off.measurement.results for s in (*r.marks, *r.outputs)}
+    inner = {index.tensors[t].name for t in watched}
+    if unlike := next((n for n in inner if n in scores and scores[n].problem == "shape"), ""):
+        return Parted(
+            index, other=f"'{unlike}' has another shape in them than in the model. {OTHER}"
+        )
+    errors = {
+        index.by_name[n]: badness(s, asked_of.rule)
+        for n, s in scores.items()
+        if n in index.by_name and s.problem != "missing"
+    }
+    found = Parted(index, errors)
+    for tensor in order(index, errors):
+        if errors[tensor] <= limit(asked_of.rule, index.tensors[tensor].name):
+            continue
+        standing = yield from _believe(asked_of, found, tensor)
+        if standing == "believed" and not asked_of.closer:
+            return msgspec.structs.replace(found, part=Part(tensor, ()))
+        if standing == "believed":
+            return (yield from _look_closer(asked_of, found, tensor))
+        if standing == "other":
+            said = f"'{index.tensors[tensor].name}' is off, and what is computed of it does not fit to it. {OTHER}"
             return msgspec.structs.replace(found, other=said)
     return found
+
+
+def _believe(
+    asked_of: Comparison, found: Parted, tensor: int
+) -> Sub[Literal["believed", "idle", "other"]]:
+    """Whether the recorded value of a tensor that departs is its own. ``idle``: it is, and makes no
+    difference to anything.
+
+    What follows is computed of it: fed with it, the next part gives what was recorded there. One
+    part that does not may be a second fault; the part behind that one is then asked. A tensor of
+    which nothing is off that is computed of it goes by its own next part alone.
+    """
+    assert found.index is not None
+    behind = list_behind(found.index, found.errors, tensor)
+    if not behind:
+        return "believed"
+    fits = yield from _fits(asked_of, found, behind[0])
+    if all(found.errors[t] <= CLEAR for t in behind):
+        return "idle" if fits else "other"
+    further = list_behind(found.index, found.errors, behind[0])
+    if not fits and further:
+        fits = yield from _fits(asked_of, found, further[0])
+    return "believed" if fits else "other"
+
+
+def _fits(asked_of: Comparison, found: Parted, tensor: int) -> Sub[bool]:
+    """Whether what lies in front of a tensor gives its recorded value, fed with recorded ones; yes
+    where that cannot be asked."""
+    alone = yield from asked(_ask_part(asked_of, found, tensor))
+    return all(not over(s, asked_of.rule) for r in alone.results for s in r.outputs)
 
 
 def order(index: GraphIndex, tensors: Iterable[int]) -> tuple[int, ...]:
@@ -131,18 +172,16 @@ def list_behind(index: GraphIndex, known: Collection[int], tensor: int) -> tuple
     return order(index, found)
 
 
-def _ask_part(
-    model: WholeModel, recorded: str, found: Parted, tensor: int, save: str = ""
-) -> Measure:
+def _ask_part(asked_of: Comparison, found: Parted, tensor: int, save: str = "") -> Measure:
     """The probe that feeds what lies in front of a tensor with what was recorded."""
     assert found.index is not None
     nodes = cut_around(found.index, found.errors, tensor)
     probe = probe_whole(
-        model.ctx,
-        model.findings,
-        samples=FEED,
-        engine=model.reference,
-        reference=recorded,
+        asked_of.model.ctx,
+        asked_of.model.findings,
+        samples=(asked_of.sample,),
+        engine=asked_of.engine,
+        reference=asked_of.recorded,
         candidate=Candidate(nodes=ranges.encode(nodes), outputs=ranges.encode((tensor,))),
         feed="exact",
         save=save,
@@ -151,13 +190,13 @@ def _ask_part(
     return probe
 
 
-def _look_closer(model: WholeModel, recorded: str, found: Parted, tensor: int) -> Sub[Parted]:
+def _look_closer(asked_of: Comparison, found: Parted, tensor: int) -> Sub[Parted]:
     """The part around the tensor alone, and what float64 says of it."""
     index = found.index
     assert index is not None
-    probe = _ask_part(model, recorded, found, tensor, save="case")
+    probe = _ask_part(asked_of, found, tensor, save="case")
     alone = yield from asked(probe)
-    own = max((badness(s, RULE) for r in alone.results for s in r.outputs), default=None)
+    own = max((badness(s, asked_of.rule) for r in alone.results for s in r.outputs), default=None)
     part = Part(
         tensor,
         cut_around(index, found.errors, tensor),
@@ -165,14 +204,14 @@ def _look_closer(model: WholeModel, recorded: str, found: Parted, tensor: int) -
         alone.artifacts,
         msgspec.structs.replace(probe, save=""),
     )
-    exact = yield from model.compare(
-        FLOAT64, recorded, FEED, marks=ranges.encode((tensor,)), note="and in float64?"
+    marks, note = ranges.encode((tensor,)), "and in float64?"
+    exact = yield from asked_of.model.compare(
+        FLOAT64, asked_of.recorded, (asked_of.sample,), marks=marks, note=note
     )
     name = index.tensors[tensor].name
     seen = (s for r in exact.measurement.results for s in (*r.marks, *r.outputs) if s.name == name)
-    return msgspec.structs.replace(
-        found, part=part, exact=max((badness(s, RULE) for s in seen), default=None)
-    )
+    worst = max((badness(s, asked_of.rule) for s in seen), default=None)
+    return msgspec.structs.replace(found, part=part, exact=worst)
 
 
 def cut_around(index: GraphIndex, known: Collection[int], tensor: int) -> tuple[int, ...]:
@@ -192,7 +231,7 @@ def make_culprit(found: Parted, evidence: str, step: str) -> Culprit:
     name = index.tensors[part.tensor].name
     case = Case(
         candidate=part.probe.candidate,
-        sample=FEED[0],
+        sample=part.probe.samples[0],
         nodes=index.names(part.nodes),
         node_ids=ranges.encode(part.nodes),
         ops=tuple(index.nodes[n].op for n in part.nodes),
@@ -201,7 +240,7 @@ def make_culprit(found: Parted, evidence: str, step: str) -> Culprit:
         own=part.own,
         feed="exact",
         verified="1/1",
-        signature=Signature("accuracy", FEED[0], (name,), {name: part.own or 0.0}),
+        signature=Signature("accuracy", part.probe.samples[0], (name,), {name: part.own or 0.0}),
         found_by=step,
         engine=part.probe.engine,
     )

@@ -12,15 +12,10 @@ from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.compare.judge import badness, limit
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.watched import BATCH_BYTES, UNWATCHED, pack_batches, split_markable
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.search import Trials
-from narrowdown.engines.search.watchable import (
-    BATCH_BYTES,
-    UNWATCHED,
-    Packing,
-    pack_batches,
-    split_markable,
-)
+from narrowdown.engines.search.watchable import Packing
 
 # Tensor id -> the score of its node alone, fed as stored and exactly.
 Added: TypeAlias = Mapping[int, tuple[Score, Score | None]]

@@ -15,14 +15,16 @@ import msgspec
 
 from narrowdown.engines.asking import StepContext, StepRefused, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.judge import SHARE
 from narrowdown.engines.data.golden_files import name_by_place
+from narrowdown.engines.exporting.parting import Comparison, Parted, find_part
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given
-from narrowdown.engines.search.independent import Heard, find_parting, say_unable
+from narrowdown.engines.search.independent import Heard, Parting, say_unable
 from narrowdown.engines.search.trial import Tried, stand_in
 
 # Who computes an IR in FP32: nobody independent, so that it agrees clears the model, and that it
@@ -89,14 +91,28 @@ def _hold_engine(model: WholeModel, m: Measurement, heard: Heard, *, right: bool
         if not engine.exceeds:
             return Tried(model, m, heard, "unresolved")
         return Tried(against, engine.measurement, heard.stand("model-right"))
-    feed, shapes = (model.findings.sample or model.findings.samples[0].id,), _shapes(model.ctx)
-    parting = yield from find_parting(
-        model.unlimited, feed, heard.judge, model.reference, recorded=shapes
+    feed = model.findings.sample or model.findings.samples[0].id
+    asked = Comparison(
+        model.unlimited, heard.judge, model.reference, feed, for_parts(model.rule), closer=False
     )
+    parting = yield from _find_parting(asked)
     if engine.exceeds:
         return Tried(against, engine.measurement, heard.stand("both"), parting=parting)
     _refuse_other_shapes(model.ctx, m)
     return Tried(model, m, heard.stand("export"), "export", parting=parting)
+
+
+def _find_parting(asked: Comparison) -> Sub[Parting]:
+    """Where the model parts from the inner values that were recorded, where there are any and they
+    are this model's."""
+    found: Parted = yield from find_part(asked)
+    if found.index is None or not set(found.errors).difference(found.index.outputs):
+        return Parting(other=found.other)
+    if found.part is None:
+        return Parting(other=found.other)
+    maker = found.index.made_by(found.part.tensor)
+    node = found.index.shown_names[maker.id] if maker else ""
+    return Parting(found.index.tensors[found.part.tensor].name, node)
 
 
 def _refuse_other_shapes(ctx: StepContext, m: Measurement) -> None:

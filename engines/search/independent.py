@@ -20,7 +20,7 @@ Where two computations of the model part: at the first tensor that differs by mo
 """
 
 import textwrap
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -31,8 +31,8 @@ from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.judge import SHARE, over
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.search.controls import LONG
-from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.spec import parse
 
 Standing = Literal[
@@ -162,10 +162,11 @@ def _agree_clearly(near: float, far: Iterable[float]) -> bool:
 
 class Parting(msgspec.Struct, frozen=True):
     """The first tensor at which two computations of the model part, and the node that makes it; ""
-    where none was found."""
+    where none was found. ``other``: why recorded values are not those of this model."""
 
     tensor: str = ""
     node: str = ""
+    other: str = ""
 
 
 def find_parting(
@@ -173,18 +174,12 @@ def find_parting(
     feed: tuple[str, ...],
     engine: str,
     reference: str,
-    recorded: Collection[str] | None = None,
 ) -> Sub[Parting]:
-    """``Parting`` of two engines that are known to give other outputs on this feed. Where inner
-    tensors were ``recorded``, the names of these: among them."""
+    """``Parting`` of two engines that are known to give other outputs on this feed."""
     index: GraphIndex | None = yield from model.describe()
     if index is None:
         return Parting()
     watched = split_markable(index)[0]
-    if recorded is not None:
-        watched = tuple(t for t in watched if index.tensors[t].name in recorded)
-        if not watched:
-            return Parting()
     rule = for_parts(model.rule)
     for batch in pack_batches(index, watched, BATCH_BYTES) or [()]:
         note, marks = "where do the two part?", ranges.encode(batch)

@@ -14,8 +14,8 @@ from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import Layer, can_stay_float, name_scales, reads_weights
+from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches
 from narrowdown.engines.probe import SILENT_DB, Candidate, Score
-from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches
 
 # Layers whose effect is measured, the lowest SQNR first: as many as suspects of layerwise, and for
 # the same reason.

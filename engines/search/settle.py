@@ -16,9 +16,9 @@ from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.shapelike import form_deciding_tensors
+from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import Edit
 from narrowdown.engines.search.search import Trials
-from narrowdown.engines.search.watchable import BATCH_BYTES
 
 # Values that a fed tensor is filled with, to see whether the fault needs its own: the last one
 # squares past what FP16 holds.

@@ -1,24 +1,13 @@
 """Which tensors can be watched, how many of them in one build, and what arrives at each."""
 
-from collections.abc import Sequence
-
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.watched import pack_batches, split_markable
 from narrowdown.engines.probe import Score
-
-# What a tensor of unknown shape counts as: enough that a few hundred of them fill a batch, little
-# enough that one does not. Chosen, not measured.
-UNKNOWN_BYTES = 1 << 20
-# Of tensors that are watched in one build: they fit beside a model on any machine that runs it.
-# Chosen, not measured.
-BATCH_BYTES = 512 << 20
-# Types of tensors that hold no numbers of their own; "" is a type that nothing tells.
-UNWATCHED = ("", "sequence", "optional")
 
 
 class Packing(msgspec.Struct, frozen=True):
@@ -32,33 +21,6 @@ class Packing(msgspec.Struct, frozen=True):
         middle = len(batch) // 2
         halves = (batch[:middle], batch[middle:])
         return [(half, splits - 1) for half in halves] if splits > 0 and middle else []
-
-
-def pack_batches(
-    index: GraphIndex, tensors: Sequence[int], limit_bytes: int, most: int = 0
-) -> list[tuple[int, ...]]:
-    """Tensors in order, packed so that no batch but a single tensor exceeds the bytes. Unknown
-    sizes count 1 MiB. ``most``: tensors of a batch; 0: any number."""
-    packed: list[list[int]] = []
-    room = 0
-    for t in tensors:
-        size = index.tensors[t].bytes
-        size = size if size >= 0 else UNKNOWN_BYTES
-        if not packed or size > room or len(packed[-1]) == most > 0:
-            packed.append([])
-            room = limit_bytes
-        packed[-1].append(t)
-        room -= size
-    return [tuple(b) for b in packed]
-
-
-def split_markable(index: GraphIndex) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(tensors that can be watched, tensors that cannot: sequences, strings and unknown types). The
-    model's outputs are left out."""
-    final = set(index.outputs)
-    made = [t for t in index.tensors if t.kind == "node" and t.name and t.id not in final]
-    can = tuple(t.id for t in made if t.dtype not in (*UNWATCHED, "string"))
-    return can, tuple(t.id for t in made if t.id not in set(can))
 
 
 class Watched(msgspec.Struct):

@@ -13,6 +13,7 @@ from narrowdown.engines.exporting.parting import (
     FEED,
     RULE,
     Blamed,
+    Comparison,
     Parted,
     blame_module,
     find_part,
@@ -52,16 +53,20 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     if not exported.steady:
         told = "PyTorch gives other outputs in a second run: something in the module draws random numbers. Take that out first."
         return Finish(ExportOutcome(verdict="unsteady", message=told), findings)
-    found: Parted = yield from find_part(look_at_whole(ctx, findings), exported.recorded)
+    model = look_at_whole(ctx, findings)
+    found: Parted = yield from find_part(Comparison(model, ctx.reference, exported.recorded))
+    ends = found.index.outputs if found.index else ()
     outcome = ExportOutcome(
-        error=max(found.outputs.values(), default=None),
+        error=max((found.errors[t] for t in ends if t in found.errors), default=None),
         agreeing=sum(error <= RULE.tolerance for error in found.errors.values()),
         compared=len(found.errors),
     )
     if found.other or found.why:
         return Finish(_say_other(outcome, found), findings)
     if found.part is None or found.index is None:
-        verdict: Literal["right", "export"] = "export" if found.fails else "right"
+        verdict: Literal["right", "export"] = (
+            "export" if (outcome.error or 0.0) > RULE.tolerance else "right"
+        )
         told = say_agreement(outcome, exported)
         return Finish(msgspec.structs.replace(outcome, verdict=verdict, message=told), findings)
     blamed = blame_module(found.index, found.part, exported)
@@ -75,7 +80,7 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         msgspec.structs.replace(
             findings,
             criterion=RULE,
-            sample=FEED[0],
+            sample=FEED,
             case=culprit.case,
             culprits=(culprit,),
         ),
@@ -91,7 +96,7 @@ def _place(outcome: ExportOutcome, found: Parted, blamed: Blamed) -> ExportOutco
     assert found.index is not None
     placed = msgspec.structs.replace(
         outcome,
-        verdict="export" if found.fails else "right",
+        verdict="export" if (outcome.error or 0.0) > RULE.tolerance else "right",
         module=blamed.module or "(the module itself)",
         module_class=blamed.module_class,
         source=blamed.source,
@@ -149,7 +154,7 @@ def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:
         return msgspec.structs.replace(
             outcome, message=f"The export could not be checked: {found.why}"
         )
-    told = f"{found.other} Were the values recorded of another export? Nothing is accused by them; export again."
+    told = f"The recorded values do not fit: {found.other} Export again."
     return msgspec.structs.replace(outcome, verdict="other", message=told)
 
 

@@ -21,6 +21,7 @@ from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import badness, limit
 from narrowdown.engines.compare.say import say_part, wrong_by
 from narrowdown.engines.findings import Suspect
+from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.accuse import (
     PARTS,
@@ -30,7 +31,7 @@ from narrowdown.engines.search.accuse import (
     measure_shares,
 )
 from narrowdown.engines.search.alone import Added, measure_alone
-from narrowdown.engines.search.watchable import BATCH_BYTES, Packing, Watched, watch_tensors
+from narrowdown.engines.search.watchable import Packing, Watched, watch_tensors
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     Finish,

@@ -9,7 +9,7 @@ from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.compare.statistics import say_ruled_out
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.watchable import BATCH_BYTES, pack_batches, split_markable
+from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_failure
 

@@ -63,6 +63,12 @@ def test_operators_that_are_missing_are_told() -> None:
     assert "nothing" in told["said"]
 
 
+def test_an_argument_is_told_before_operators() -> None:
+    eager = [call("abs"), call("div", other=4.7)]
+    found = find_differences(eager, [call("div", other=6.0)])
+    assert ["other is 4.7" in told["said"] for told in found["m"]] == [True, False]
+
+
 def test_numbers_are_told_with_the_operator() -> None:
     assert list_ops([call("mul", other=1.702)]) == "mul(other=1.702)"
     assert list_ops([]) == "nothing"

@@ -15,6 +15,7 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import (
     APART,
     BARRIER,
@@ -26,7 +27,6 @@ from narrowdown.engines.probe import (
     Score,
 )
 from narrowdown.engines.search.barriers import BUDGET, Barriers, find_barriers, list_rings
-from narrowdown.engines.search.watchable import BATCH_BYTES
 
 RIGHT, WRONG = 1e-4, 0.5
 Answer = Callable[[tuple[int, ...]], str]  # tensors that are outputs -> pass | fail | build-failed

@@ -21,9 +21,9 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.search import Trials, minimise, prove_one_minimal
-from narrowdown.engines.search.watchable import BATCH_BYTES
 
 from ..steps import simulated
 from ..steps.conftest import walk
