@@ -94,17 +94,17 @@ async def take(folder: Path) -> None:
             before = (face(), node())
             if before[0] == "ended":
                 break
-            await pilot.press("enter")
-            if (
-                before[0] == "offer"
-            ):  # the first step that tries parts of the model, once one of them fails
+            await pilot.press("enter")  # an answer starts the next step, too
 
-                def hunting() -> bool:
-                    return face() == "running" and bool(app.scene and app.scene.hunt.strip.suspects)
+            def hunting() -> bool:  # a step tries parts of the model, and one of them fails
+                return face() == "running" and bool(app.scene and app.scene.hunt.strip.suspects)
 
-                await until(lambda: face() in ("ask", "ended") or hunting())
-                if hunting():
-                    await keep("running", 0.05)
+            def settled(before: tuple[str, str] = before) -> bool:
+                return (face(), node()) != before and face() != "running"
+
+            await until(lambda: hunting() or settled())
+            if hunting():
+                await keep("running", 0.05)
             await until(lambda before=before: (face(), node()) != before and face() != "running")
         await until(lambda: bool(app.scene and app.scene.files))
         await keep("finish")

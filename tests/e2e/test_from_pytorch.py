@@ -249,7 +249,7 @@ def test_the_page_does_what_it_says(
     ran = narrowdown(*plain, *ENGINE)
     assert (ran.code, made.started) == (14, 1), ran.out + ran.err
     page = (ROOT / "docs" / "from-pytorch.md").read_text(encoding="utf-8")
-    told = page.partition("```text\n")[2].partition("\n```")[0]
+    told = page.partition("```console\n")[2].partition("\n```")[0]
     assert told.startswith("The export departs")
     assert told in " ".join(ran.out.split())
     words = [made.python if word == "PATH/TO/python" else word for word in named]
