@@ -29,7 +29,8 @@ class Option(msgspec.Struct, frozen=True):
     value at which the engine builds several times faster and mostly fails in the same way
     (``engines.asking.cheap_engine``). ``ordered``: the value at which the precision is an order, others
     being permissions (``engines.asking.switches``). ``exact``: the value at which FP32 is computed
-    as FP32, and no less."""
+    as FP32, and no less. ``firm``: a value at which an engine that was right in a wider precision than
+    its own may be wrong: it is asked with it before one says that it does not fail here."""
 
     name: str
     type: Literal["str", "int", "float", "bool", "list", "file", "library", "command"] = "str"
@@ -42,6 +43,7 @@ class Option(msgspec.Struct, frozen=True):
     twin: str = ""
     ordered: str = ""
     exact: str = ""
+    firm: str = ""
     what: str = ""
     holes: tuple[str, ...] = ()
     harmless: str = ""

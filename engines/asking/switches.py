@@ -92,6 +92,19 @@ def order_precision(ctx: StepContext) -> str:
     return set_option(ctx.engine, ctx.engine_info, lambda option: option.ordered)
 
 
+def list_firm(ctx: StepContext) -> tuple[str, ...]:
+    """The engine's specs in which it is held to its precision, or builds for more, one option each:
+    where it is right only as it kept wider types, it may be wrong in these. A GRU in weakly typed
+    FP16 is right with a profile of 4 rows, and NaN with one of 4 to 8 or with
+    OBEY_PRECISION_CONSTRAINTS (TensorRT 10.6, 3 of 3 builds each). None where the precision is an
+    order."""
+    spec, options = parse(ctx.engine), ctx.engine_info.options
+    if not order_precision(ctx):
+        return ()
+    wanted = (o for o in options if o.firm and (spec.get(o.name) or o.usual) != o.firm)
+    return tuple(str(spec.with_option(o.name, o.firm)) for o in wanted)
+
+
 def say_ordered(ctx: StepContext, case: Case) -> str:
     """On what the case was seen to fail where that is not the engine as it was given, in sentences
     with a space in front."""

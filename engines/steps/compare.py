@@ -11,6 +11,7 @@ from narrowdown.engines.asking.failure import lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import FAILURE, make_oracle
+from narrowdown.engines.asking.switches import list_firm
 from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.failing import list_failing
@@ -133,6 +134,10 @@ def _look_around(
     exact = exact and model.rule.precision == "fp32"
     emulated = tried.heard.error if faultless.error is None and exact else faultless.error
     findings = msgspec.structs.replace(model.findings, emulated=emulated)
+    firm = _Firm()
+    if not tried.verdict and (faultless.error or 0.0) > model.rule.tolerance:
+        firm = yield from _hold_firmly(model.of(findings))
+        findings, m = firm.findings or findings, firm.measurement or m
     runs, failures, near = 1, int(findings.signature is not None), NONE_MADE
     if not tried.verdict and findings.signature is None:
         findings, runs, failures = yield from run_again(
@@ -143,10 +148,11 @@ def _look_around(
     if not tried.verdict and findings.signature is None and not m.facts.get("untouched"):
         near = yield from _try_nearby(model.of(findings), m, params.look_again.seconds / 2)
     model = model.of(findings)
-    tried = msgspec.structs.replace(tried, model=model)
+    tried = msgspec.structs.replace(tried, model=model, measurement=m)
     outcome = _sum_up(tried, faultless, runs, failures)
     told = (
         words.say_made_up(findings, outcome),
+        firm.said,
         words.say_outcome(outcome, tried),
         *words.say_answers(m.results, model.rule),
         *words.say_beside(model, m, outcome, near),
@@ -158,6 +164,35 @@ def _look_around(
         tables={"outputs": _list_scores(m.results, model.rule)},
         decisive={"whole": (probe_whole(model.ctx, findings),)},
     )
+
+
+class _Firm(NamedTuple):
+    """What the engine makes of the model once it is held to its precision, where it fails so."""
+
+    findings: Findings | None = None
+    measurement: Measurement | None = None
+    said: str = ""
+
+
+def _hold_firmly(model: WholeModel) -> Sub[_Firm]:
+    """A precision that is a permission is right where the engine took none of it, and whether it
+    does depends on what it is built for: so it is built for more, and as an order, once each."""
+    asked: list[str] = []
+    if model.findings.signature is not None:
+        return _Firm()
+    given = parse(model.engine)
+    for engine in list_firm(model.ctx):
+        changed = parse(engine).list_changes(given)[0]
+        off = yield from model.compare(engine, note=f"as given it is right; and with {changed}?")
+        if not off.told:
+            continue
+        asked.append(changed)
+        if off.exceeds:
+            there = msgspec.structs.replace(model.ctx, engine=engine)
+            found: Findings = yield from lock_failure(there, model.findings, off.measurement)
+            found = msgspec.structs.replace(found, firm=engine)
+            return _Firm(found, off.measurement, words.say_firm(changed))
+    return _Firm(said=words.say_as_built(model.ctx, asked))
 
 
 def _try_nearby(model: WholeModel, m: Measurement, seconds: float) -> Sub[Determined]:
@@ -450,14 +485,14 @@ def _plan(ctx: StepContext, _nodes: int) -> int:
 
 SPEC = StepSpec(
     name="compare",
-    version=14,
+    version=15,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,
     judges=True,
     params=CompareParams,
     exclusive=True,
-    sets=("emulated", "looks", "replaced", "alike"),
+    sets=("emulated", "looks", "replaced", "alike", "firm"),
     ends=(
         End("verdict", "passes", "not-reproduced"),
         End("verdict", "reference", "reference-suspect"),

@@ -5,9 +5,13 @@ engines and the last place of the numbers say of it, and what to do about it.
 """
 
 import re
-from collections.abc import Iterable
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from narrowdown.engines.asking import StepContext
+from narrowdown.engines.asking.switches import order_precision
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
 from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import by_sample, find_largest, gives_answer, worst
@@ -23,6 +27,7 @@ from narrowdown.engines.compare.say import (
 )
 from narrowdown.engines.compare.statistics import say_most_wrong
 from narrowdown.engines.findings import Findings
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import trial
 from narrowdown.engines.search.independent import Standing
@@ -144,6 +149,28 @@ WHOSE_CODES = {
     "both": "neither the quantization nor the engine is at fault alone",
     "precision": "the quantization is at fault, not the engine",
 }
+
+
+def say_firm(changed: str) -> str:
+    """That the engine is right as given, and wrong once it is held to its precision."""
+    return (
+        "As given it is right here, as the engine keeps wider types. Whether it does depends on what it is built for: with "
+        f"{changed} it fails, and the session goes on with that."
+    )
+
+
+def say_as_built(ctx: StepContext, asked: Sequence[str]) -> str:
+    """For what an engine was built that kept wider types, and the command that makes its precision
+    an order; "" of one of which it is an order."""
+    strong = order_precision(ctx)
+    if not strong:
+        return ""
+    model = shlex.quote(PurePath(ctx.problem.model).name)
+    too = f" With {join_some(asked, ' and with ')} it is right, too." if asked else ""
+    return (
+        f"It was built for the sizes that were fed; for others it may choose narrower types.{too} "
+        f"To make the precision an order: narrowdown run {model} --engine {shlex.quote(strong)}."
+    )
 
 
 def say_beside(

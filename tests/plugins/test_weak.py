@@ -82,3 +82,53 @@ def test_an_operator_that_an_engine_computes_wrongly_is_one_culprit_and_is_writt
     assert (cure["kind"], cure["switched_off"]) == ("rewrite", ["stable-forms"])
     assert cure["samples_ok"] == cure["samples_n"] == 4
     assert cure["held_out_ok"] == cure["held_out_n"] > 0
+
+
+def squares(path: Path, inputs: Path) -> None:
+    """A square that overflows in FP16."""
+    make, value = helper.make_node, helper.make_tensor_value_info
+    nodes = [
+        make("Mul", ["x", "x"], ["s"], name="square"),
+        make("Add", ["s", "one"], ["a"], name="floor"),
+        make("Log", ["a"], ["l"], name="log"),
+        make("MatMul", ["l", "w"], ["y"], name="out"),
+    ]
+    rng = np.random.default_rng(3)
+    weights = {"one": np.ones(1, np.float32), "w": rng.standard_normal((8, 4)).astype(np.float32)}
+    graph = helper.make_graph(
+        nodes,
+        "squares",
+        [value("x", TensorProto.FLOAT, ["N", 8])],
+        [value("y", TensorProto.FLOAT, ["N", 4])],
+        [numpy_helper.from_array(v, k) for k, v in weights.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(made, str(path))
+    np.savez(inputs, x=(900 * rng.standard_normal((4, 8))).astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "built", "node"),
+    [
+        ("weak:precision=fp16", 0, "profile=twice", "square"),
+        ("weak:precision=fp16,profile=twice", 0, "profile=twice", "square"),
+        ("weak:narrow=false,precision=fp16", 10, "typing=strong", ""),
+    ],
+)
+def test_what_a_permission_hides_is_asked_of_a_wider_profile(
+    narrowdown: Narrowdown, tmp_path: Path, given: str, code: int, built: str, node: str
+) -> None:
+    """Right with the rows that were fed, wrong with twice as many: the session goes on with that, and
+    its case is the engine's that fails. Where it is right with those, too, the verdict says how the
+    precision is made an order."""
+    squares(tmp_path / "m.onnx", tmp_path / "in.npz")
+    ran = narrowdown(
+        "run", tmp_path / "m.onnx", "--engine", given, "--inputs", tmp_path / "in.npz",
+        "--session", tmp_path / "s", "--display", "none",
+    )  # fmt: skip
+    assert ran.code == code, ran.err
+    told = narrowdown("report", tmp_path / "s", "--format", "json").json()
+    assert [c["nodes"] for c in told["culprits"]] == ([[node]] if node else [])
+    assert built in (told["engine"] if node else narrowdown("show", tmp_path / "s").out)
+    ran = narrowdown("replay", tmp_path / "s", "--dry")
+    assert ran.code == 0, ran.out

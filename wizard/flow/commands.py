@@ -135,8 +135,9 @@ def values(
     """What the fields stand for in a session: its PROBLEM and what was found so far, for the
     versions of ``have``. Capital words are left to the reader."""
     found = findings or Findings()
-    if found.replaced:
-        problem = msgspec.structs.replace(problem, reference=found.replaced.to)
+    reference = found.replaced.to if found.replaced else problem.reference
+    engine = found.firm or problem.engine
+    problem = msgspec.structs.replace(problem, engine=engine, reference=reference)
     criterion = found.criterion
     relative = (
         for_parts(criterion).tolerance if criterion and criterion.metric != "elementwise" else 1e-2

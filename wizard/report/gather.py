@@ -95,6 +95,7 @@ def copy_facts(to: type[StructT], *origins: msgspec.Struct, **derived: Any) -> S
 def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Report:
     """The document of a session, finished or not."""
     findings, table = state.findings, sources.table
+    problem = msgspec.structs.replace(problem, engine=findings.firm or problem.engine)
     index = sources.graph(find_index(state, findings.model))
     culprits = _culprits(state, flow, table, index, compared=not problem.check)
     first = culprits[0] if culprits else None

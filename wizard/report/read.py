@@ -54,9 +54,13 @@ class Reading(msgspec.Struct, frozen=True, dict=True):
 
 def read(folder: Path) -> Reading:
     """Read a session. Raises SessionProblem, FlowProblem."""
+    about, state = folders.describe(folder), folders.load(folder)
+    # The parts that fail do so on the engine that the session went on with.
+    engine = state.findings.firm or about.problem.engine
+    searched = msgspec.structs.replace(about.problem, engine=engine)
     return Reading(
         folder=folder,
-        description=folders.describe(folder),
+        description=msgspec.structs.replace(about, problem=searched),
         flow=load_flow(str(folder / folders.FLOW)).flow,
-        state=folders.load(folder),
+        state=state,
     )

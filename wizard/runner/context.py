@@ -56,12 +56,11 @@ def step_context(
 
 
 def specs_of(problem: Problem, state: State, node: str, visit: int) -> tuple[str, str]:
-    """The engine under test and the reference of this visit: the given one, unless it was found
-    wrong and another stands in."""
+    """The engine under test and the reference of this visit: the given ones, unless another stands
+    in."""
     findings = state.findings_on(_before(state, node, visit))
-    return str(parse(problem.engine)), findings.replaced.to if findings.replaced else str(
-        parse(problem.reference)
-    )
+    reference = findings.replaced.to if findings.replaced else str(parse(problem.reference))
+    return findings.firm or str(parse(problem.engine)), reference
 
 
 def _before(state: State, node: str, visit: int) -> tuple[Visit, ...]:

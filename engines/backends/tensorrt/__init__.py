@@ -72,6 +72,14 @@ _SHARED = (
     ),
     Option("max_shapes", "list", (), "Largest shapes; default: as fed.", harmless=NAMES),
     Option(
+        "profile",
+        "str",
+        "fed",
+        "Usual and largest shapes where none are given: as fed, or twice the open dimensions of that.",
+        ("fed", "twice"),
+        firm="twice",
+    ),
+    Option(
         "disabled_optimizers",
         "list",
         (),
@@ -131,8 +139,9 @@ DECLARATION = Declaration(
             ("on", "off"), exact="off",
         ),
         Option(
-            "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds.",
-            ("obey", "prefer", "none"),
+            "constraints", "str", "obey", "Whether layers kept in FP32 must be, in weakly typed builds; always: where none is "
+            "kept, too.",
+            ("obey", "prefer", "none", "always"), firm="always",
         ),
         Option(
             "tactic_sources", "list", (), "Where kernels come from, joined with +, such as CUBLAS+CUDNN; default: its own.",

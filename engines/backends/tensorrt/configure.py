@@ -79,7 +79,7 @@ def constrain_precisions(found: Library, config: Any, how: str) -> None:
     if how != "none":
         config.set_flag(
             flags.OBEY_PRECISION_CONSTRAINTS
-            if how == "obey"
+            if how in ("obey", "always")
             else flags.PREFER_PRECISION_CONSTRAINTS
         )
 
@@ -201,8 +201,10 @@ def _make_profile(builder: Any, network: Any, settings: Settings, sizes: Sizes) 
         elif any(d < 0 for d in tensor.shape):
             dynamic = True
             low = settings.smallest.get(tensor.name, tuple(sizes.least.get(tensor.name, fed)))
-            usual = settings.usual.get(tensor.name, fed)
-            high = settings.largest.get(tensor.name, fed)
+            sizes_of = zip(fed, tensor.shape, strict=False)
+            wide = tuple(d * settings.times if declared < 0 else d for d, declared in sizes_of)
+            usual = settings.usual.get(tensor.name, wide)
+            high = settings.largest.get(tensor.name, wide)
             if not len(low) == len(usual) == len(high) == len(tensor.shape):
                 raise EngineFault(
                     "refused",

@@ -122,7 +122,7 @@ class Engine:
             flags,
             configure.Sizes(request.feed_shapes, request.least_shapes),
         )
-        if kept and not self._strong and not everything:
+        if (kept or settings.constraints == "always") and not self._strong and not everything:
             network.keep_higher(found, parsed.network, kept)
             configure.constrain_precisions(found, config, settings.constraints)
         calibrator = quantization.make_calibrator(found, config, settings, self._strong)

@@ -49,6 +49,7 @@ class Settings(msgspec.Struct, frozen=True):
     calibration: str = ""
     timings: str = ""
     off: tuple[str, ...] = ()  # switches of the compiler
+    times: int = 1  # usual and largest shapes are so many times what is fed
     smallest: Shapes = {}
     usual: Shapes = {}
     largest: Shapes = {}
@@ -78,6 +79,7 @@ class Settings(msgspec.Struct, frozen=True):
             calibration=chosen.get("calibration", ""),
             timings=chosen.get("timings", ""),
             off=tuple(chosen["disabled_optimizers"]),
+            times=2 if chosen["profile"] == "twice" else 1,
             smallest=_parse_shapes(name, "min_shapes", chosen["min_shapes"]),
             usual=_parse_shapes(name, "opt_shapes", chosen["opt_shapes"]),
             largest=_parse_shapes(name, "max_shapes", chosen["max_shapes"]),

@@ -96,6 +96,8 @@ def test_tf32_can_be_left_out(
             ((2, 3), (4, 3), (9, 3)),
         ),
         ("tensorrt:max_shapes=x:16x3", (8, 3), ((1, 3), (8, 3), (16, 3))),
+        ("tensorrt:profile=twice", (8, 3), ((1, 3), (16, 3), (16, 3))),
+        ("tensorrt:profile=twice,opt_shapes=x:9x3", (8, 3), ((1, 3), (9, 3), (16, 3))),
     ],
 )
 def test_one_profile_goes_from_one_row_to_all(

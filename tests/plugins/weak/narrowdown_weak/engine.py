@@ -1,7 +1,10 @@
-"""FP16 by the emulation; in FP32 ReduceLogSumExp by its plain formula, as the engine that it is
-like computes it (NVIDIA/TensorRT#4772)."""
+"""FP16 by the emulation, where that is an order or it is built for more than is fed; in FP32
+ReduceLogSumExp by its plain formula, as the engine that it is like computes it
+(NVIDIA/TensorRT#4772)."""
 
+from collections.abc import Mapping
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import onnx
@@ -27,13 +30,15 @@ from . import DECLARATION
 class Engine:
     converts = True
 
-    def __init__(self, info: EngineInfo, refuses: tuple[str, ...]) -> None:
-        self.info, self._refuses = info, refuses
+    def __init__(self, info: EngineInfo, chosen: Mapping[str, Any]) -> None:
+        self.info, self._refuses = info, chosen["refuses"]
+        narrowed = chosen["profile"] == "twice" or chosen["constraints"] == "always"
+        self._wide = not (chosen["typing"] == "strong" or (narrowed and chosen["narrow"]))
         self._emulation = make_emulation(parse("emulate:precision=fp16"))
 
     def build(self, request: BuildRequest) -> Session:
         """Raises ``EngineFault``."""
-        if self.info.precision == "fp32":
+        if self.info.precision == "fp32" or self._wide:
             plain = write_plainly(with_outputs(request.model, request.marks))
             return Session(plain, request.weights_dir, Settings())
         for i, node in enumerate(request.model.graph.node):
@@ -92,4 +97,4 @@ def make(spec: EngineSpec) -> Engine:
         options=DECLARATION.options,
         slots=machine.count_slots(1),
     )
-    return Engine(info, chosen["refuses"])
+    return Engine(info, chosen)
