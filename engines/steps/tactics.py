@@ -7,14 +7,17 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext, Tables
+from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.asking.switches import Switches, list_switches
+from narrowdown.engines.asking.switches import Switches, group_by_family, list_switches
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see
 from narrowdown.engines.data.tactic_replay import shorten_choice
 from narrowdown.engines.findings import Findings
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.search.kernels import Compared, compare_kernels
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -47,6 +50,8 @@ def tactics(ctx: StepContext) -> Steps[TacticsOutcome]:
     findings: Findings = yield from prepare_findings(ctx)
     can = list_switches(ctx.engine, ctx.engine_info)
     fails = findings.signature.kind if findings.signature else ""
+    if not (fails or ctx.check or ctx.can("run", untold=True)) and can.optimizers:
+        return (yield from _list_changes(ctx, findings, can, params.budget))
     if ctx.can("tactics") and not ctx.check and (fails in ("", "accuracy") or not can.names):
         if fails != "accuracy":
             return Finish(
@@ -155,6 +160,38 @@ def search_whole(ctx: StepContext, findings: Findings, budget: int) -> Steps[Tac
         lambda off: oracle.ask(Question(off=off)), can.names, budget, apart=can.apart
     )
     return _finish(ctx, findings, can, found)
+
+
+def _list_changes(
+    ctx: StepContext, findings: Findings, can: Switches, budget: int
+) -> Steps[TacticsOutcome]:
+    """Where nothing can run: the switches without which another engine is built, by halves of families.
+    Nobody saw that it cures anything."""
+    fed = msgspec.structs.replace(findings, sample=next((s.id for s in findings.samples), ""))
+    oracle, tries, rows = (
+        switch_engine(ctx, fed, can.without),
+        Tries(budget),
+        list[dict[str, str]](),
+    )
+    plain: Answer = yield from oracle.ask(Question())
+    waiting = list(group_by_family(can.names)) if plain.measured.status == "ok" else []
+    for names in waiting:
+        if not tries.over:
+            note = tries.note(f"built without {names[0]}, {len(waiting) - tries.done} to come")
+            built: Answer = yield from oracle.ask(Question(off=frozenset(names), note=note))
+            tries.done += 1
+            changed = built.measured.facts.get("build") != plain.measured.facts.get("build")
+            what = "changes the build" if built.measured.status == "ok" else "no build"
+            rows.append({"off": ", ".join(names), "what": what if changed else "same build"})
+            half = len(names) // 2 if changed else 0
+            waiting += [names[:half], names[half:]] if half else []
+    alone = [r["off"] for r in rows if r["what"] == "changes the build" and r["off"] in can.names]
+    said = f"{len(alone)} of {len(can.names)} switches change the build alone: {join_some(alone)}."
+    said = said if waiting else f"It does not build as it is: {plain.detail.rstrip('.')}."
+    outcome = TacticsOutcome(
+        message=f"{said} Nothing can run here, so none is called a cure.", stopped=tries.over
+    )
+    return Finish(outcome, findings, tables={"changes": rows})
 
 
 def _finish(

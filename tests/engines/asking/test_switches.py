@@ -129,3 +129,31 @@ def test_options_are_searched_where_every_build_of_an_engine_that_chooses_kernel
     done = walk("tactics", answers.context(failing(answers), info=info), answer)
     assert done.finish.outcome.found
     assert done.finish.findings.options == ("optimization_level",)
+
+
+def test_where_nothing_runs_what_changes_the_build_is_listed_and_is_no_cure(
+    answers: Any, walk: Any
+) -> None:
+    """One changes the engine, one kills the builder; the rest builds the same."""
+    names = [f"{family}:{name}" for family in ("peep", "kgen", "dce") for name in "abcdefgh"]
+    info = {
+        "optimizers": names,
+        "apart": True,
+        "capabilities": {"optimizers": answers.PRESENT, "run": answers.ABSENT},
+    }
+
+    def answer(probe: Any) -> Measurement:
+        off = parse(probe.engine).get("disabled_optimizers").split("+")
+        if "kgen:b" in off:
+            return Measurement(status="crash", signal=11)
+        digest = "other" if "peep:c" in off else "same"
+        return Measurement(facts={"build": {"digest": digest}})
+
+    ctx = answers.context(answers.READY, engine="tensorrt_rtx", info=info)
+    done = walk("tactics", ctx, answer)
+    told = {row["off"]: row["what"] for row in done.finish.tables["changes"]}
+    alone = {name: what for name, what in told.items() if name in names}
+    assert {n for n, what in alone.items() if what != "same build"} == {"peep:c", "kgen:b"}
+    assert (alone["peep:c"], alone["kgen:b"]) == ("changes the build", "no build")
+    assert (done.finish.outcome.found, done.finish.findings.optimizers) == (False, ())
+    assert len(done.probes) < len(names)
