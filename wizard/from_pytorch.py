@@ -56,8 +56,8 @@ def _export(
     try:
         found = launch.run_export(python, request, folder)
     except launch.ExportFault as problem:
-        if problem.printed:
-            tell(f"the export printed last:\n{problem.printed}")
+        for line in problem.printed:
+            tell(f"  {line}")
         raise BadUsage(f"The PyTorch module could not be exported: {problem}") from None
     tell(
         f"exported {found.module} with PyTorch {found.torch}; "

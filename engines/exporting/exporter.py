@@ -22,6 +22,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import pickle
 import sys
 import traceback
 import warnings
@@ -115,7 +116,7 @@ def open_module(found: Any) -> tuple[Any, Any]:
         found, given = found
     if not isinstance(found, torch.nn.Module):
         raise Fault(
-            f"What was named gives a {type(found).__name__}; it must give an nn.Module, or a module and "
+            f"What was named gives {type(found).__name__}; it must give an nn.Module, or a module and "
             "its example inputs."
         )
     return found, given
@@ -163,7 +164,12 @@ def read_inputs(path: str, module: Any, like: Any) -> tuple[tuple[Any, ...], dic
         case ".npy":
             return (torch.from_numpy(np.load(path, allow_pickle=False)),), {}
         case ".pt" | ".pth":
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            try:
+                found = torch.load(path, map_location="cpu", weights_only=True)
+            except pickle.UnpicklingError:
+                raise Fault(
+                    f"'{file.name}' holds more than tensors, and nothing else of it is loaded."
+                ) from None
         case ".safetensors":
             try:
                 from safetensors.torch import load_file
@@ -546,8 +552,9 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
 
     out = Path(request["out"])
     module, given = open_module(load_source(request["source"]))
-    was_training = getattr(module, "training", False)
+    was_training = False
     if not request["source"].endswith(".pt2"):
+        was_training = module.training
         module.eval()
     samples = [read_inputs(path, module, given) for path in request.get("inputs", ())]
     if not samples:
@@ -570,7 +577,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     said = {
         "torch": torch.__version__,
         "module": type(module).__name__,
-        "training": bool(was_training),
+        "training": was_training,
         "steady": steady,
         "samples": len(samples),
     }
@@ -743,7 +750,6 @@ def main(path: str) -> int:
     except Fault as fault:
         result = {"fault": str(fault)}
     except (Exception, SystemExit, KeyboardInterrupt) as error:
-        traceback.print_exc()
         result = {"fault": blame(error, request["source"])}
     (Path(request["out"]) / "export.json").write_text(
         json.dumps(result, indent=1), encoding="utf-8"

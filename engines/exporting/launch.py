@@ -36,10 +36,10 @@ LINES = 6  # of what the program printed, shown where it failed
 
 
 class ExportFault(Exception):
-    """The export could not be made; the message is a sentence. ``printed``: the end of what the
-    program printed."""
+    """The export could not be made; the message is a sentence. ``printed``: the last lines that the
+    program printed, where it told nothing itself."""
 
-    def __init__(self, message: str, printed: str = "") -> None:
+    def __init__(self, message: str, printed: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.printed = printed
 
@@ -140,7 +140,6 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
         )
         log.seek(0)
         printed = log.read()[-4096:].decode("utf-8", "replace").splitlines()[-LINES:]
-    said = "\n".join(printed)
     try:
         found = decoding.decode((folder / TOLD).read_bytes(), _Told)
     except (OSError, ValueError):
@@ -148,10 +147,10 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
             f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         )
         raise ExportFault(
-            f"The export of '{request.source}' ended without a result ({how}).", said
+            f"The export of '{request.source}' ended without a result ({how}).", tuple(printed)
         ) from None
     if found.fault:
-        raise ExportFault(found.fault, said)
+        raise ExportFault(found.fault)
     golden = "+".join(str(folder / f"golden-{number}.npz") for number in range(found.samples))
     return Exported(
         source=request.source,

@@ -143,10 +143,8 @@ def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
     if outcome.error is not None and outcome.error > RULE.tolerance:
         why = f" ({exported.unpaired})" if exported.unpaired else ""
         return f"The ONNX model's outputs are {worst} beside PyTorch's, and none of {outcome.compared} inner values departs{why}."
-    inner = (
-        f", and {outcome.compared} values inside of the module agree" if outcome.compared else ""
-    )
-    return f"The export is right: the outputs are {worst} at most{inner}."
+    inner = f" All {outcome.compared} recorded values agree." if outcome.compared else ""
+    return f"The export is right: the outputs are {worst} at most.{inner}"
 
 
 def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:

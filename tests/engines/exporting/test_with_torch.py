@@ -1,0 +1,131 @@
+"""The export itself, in a Python that has torch: NARROWDOWN_TORCH_PYTHON names it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from narrowdown.engines.exporting import launch
+from narrowdown.engines.problem import Exported
+
+PYTHON = os.environ.get("NARROWDOWN_TORCH_PYTHON", "")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not PYTHON, reason="needs a Python with torch"),
+    pytest.mark.timeout(600),
+]
+PROGRAM = """
+import torch
+from torch import nn
+
+
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.l, self.act = nn.Linear(4, 4), nn.ReLU(inplace=True)
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, a, b=None):
+        y = self.act(self.norm(self.l(a)))
+        return {"y": y if b is None else y + b, "z": [y * 2]}
+
+
+def given():
+    return Two(), {"a": torch.randn(2, 4), "b": torch.randn(2, 4)}
+
+
+class Draws(nn.Module):
+    def forward(self, x):
+        return x + torch.rand_like(x)
+
+
+def draws():
+    return Draws(), (torch.randn(2, 4),)
+
+
+def bad():
+    raise ValueError("the weights are gone")
+"""
+WRITE = """
+import sys, torch
+import numpy as np
+from safetensors.torch import save_file
+sys.path.insert(0, ".")
+import program
+a, b = torch.ones(2, 4), torch.ones(2, 4) * 2
+np.savez("named.npz", b=b.numpy(), a=a.numpy())
+np.savez("placed.npz", a.numpy(), b.numpy())
+torch.save({"a": a, "b": b}, "named.pt")
+torch.save((a, b), "placed.pt")
+save_file({"a": a, "b": b}, "named.safetensors")
+torch.save(program.Two(), "whole.pt")
+np.savez("other.npz", q=a.numpy())
+torch.export.save(torch.export.export(program.Two().eval(), (a, b)), "program.pt2")
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("program")
+    (made / "program.py").write_text(PROGRAM)
+    subprocess.run([PYTHON, "-c", WRITE], cwd=made, check=True)
+    return made
+
+
+def export(folder: Path, source: str, *inputs: str, out: Path) -> Exported:
+    named = f"{folder}/{source}"
+    return launch.run_export(
+        PYTHON, launch.Request(named, tuple(str(folder / i) for i in inputs)), out
+    )
+
+
+@pytest.mark.parametrize(
+    "file", ["named.npz", "placed.npz", "named.pt", "placed.pt", "named.safetensors"]
+)
+def test_every_kind_of_inputs_is_fed(folder: Path, tmp_path: Path, file: str) -> None:
+    found = export(folder, "program.py:Two", file, out=tmp_path)
+    inputs = np.load(tmp_path / "inputs-0.npz")
+    assert [float(inputs[name].mean()) for name in ("a", "b")] == [1.0, 2.0]
+    assert (found.steady, found.training, found.unpaired) == (True, True, "")
+    assert found.pairs > 2
+
+
+def test_several_samples_and_inputs_of_the_function(folder: Path, tmp_path: Path) -> None:
+    both = export(folder, "program.py:Two", "named.npz", "named.pt", out=tmp_path)
+    assert both.recorded.count("golden-") == 2
+    (tmp_path / "own").mkdir()
+    own = export(folder, "program.py:given", out=tmp_path / "own")
+    assert own.recorded.count("golden-") == 1
+
+
+def test_an_exported_program(folder: Path, tmp_path: Path) -> None:
+    found = export(folder, "program.pt2", out=tmp_path)
+    assert (found.steady, found.training) == (True, False)
+
+
+def test_a_module_that_draws_is_not_steady(folder: Path, tmp_path: Path) -> None:
+    assert not export(folder, "program.py:draws", out=tmp_path).steady
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "said"),
+    [
+        (
+            "program.py:bad",
+            (),
+            "program.py', line 31, stopped with ValueError: the weights are gone",
+        ),
+        ("program.py:Two", (), "give --inputs FILE with a, b"),
+        ("program.py:Two", ("whole.pt",), "more than tensors"),
+        ("program.py:Two", ("other.npz",), "'q'"),
+        ("program.py:Too", (), "did you mean Two"),
+    ],
+)
+def test_what_is_wrong_is_a_sentence(
+    folder: Path, tmp_path: Path, source: str, inputs: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(launch.ExportFault) as caught:
+        export(folder, source, *inputs, out=tmp_path)
+    assert said in str(caught.value)
