@@ -71,8 +71,9 @@ def find_divisor_gone(e: Evidence, i: Inner) -> Facts | None:
     if i.op not in DIVIDERS:
         return None
     gone = next((s for s in e.list_read(i) if s.vanished), None)
-    if gone is None:
-        return {"became": "what it divides by became 0."}
+    if gone is None:  # what was measured and is not 0 is no such divisor (1e-5, of a true 2e-4)
+        seen = i.reads and {*i.reads} <= {*e.scores, *e.weights}
+        return None if seen else {"became": "what it divides by became 0."}
     why = f", {e.flushed}" if _is_lacking(e, gone) else ", became 0."
     return {"became": f"{gone.name}, up to {gone.vanished_max:.2g}{why}"}
 

@@ -285,6 +285,17 @@ def test_a_small_error_that_becomes_another_code_is_a_jump_and_no_cancellation()
 
 
 @pytest.mark.parametrize(
+    ("reads", "name"), [(("a", "b"), "overflow"), (("a", "unseen"), "epsilon-underflow")]
+)
+def test_a_divisor_that_was_seen_not_to_be_0_became_none(reads: tuple[str, ...], name: str) -> None:
+    """Of a divisor that was clipped to 1e-5 it was said that it became 0."""
+    a, b = Score("a", absmax=1.0), Score("b", absmax=1.0, max_abs=2e-4)
+    lost = Score("y", absmax=4240.0, new_nonfinite=1, max_abs=1e5)
+    inner = [Inner("", "", a), Inner("", "", b), Inner("Div", "/inv/Div", lost, reads)]
+    assert cause_of(Findings(), CASE, inner, "float16", None).name == name
+
+
+@pytest.mark.parametrize(
     ("outer", "inner_off", "loser"),
     [(2e-4, 2e-4, "/phase (MatMul)"), (2e-4, 2e-2, "/bias (Add)"), (0.0, 2e-4, "/bias (Add)")],
 )
