@@ -1,7 +1,7 @@
 """The four networks of issue 49 (after public threads), each in a whole session with no screen:
 
     python campaigns/gpu/threads.py cases FOLDER           writes the networks (anywhere)
-    python campaigns/gpu/threads.py run FOLDER --out OUT [--seconds 540] [--only NAME ...]
+    python campaigns/gpu/threads.py run FOLDER --out OUT [--seconds 540] [--only NAME ...] [--rehearse]
 
 ``run`` needs a GPU and TensorRT on Python's path. All sessions run side by side, as each of them
 mostly waits for one build. A line of ``OUT/threads.jsonl`` as each ends: exit, seconds, B (the first
@@ -49,7 +49,7 @@ def install(site: Path) -> None:
 
 
 def run_case(name: str, folder: Path, out: Path, end: float) -> dict[str, Any]:
-    """One session to its end, or to the end of the time."""
+    """One session to its end, or to the end of the time; whatever is known of it by then."""
     session, home = out / f"{name}-session", out / f"{name}-home"
     words = [
         sys.executable, "-u", "-m", "narrowdown", "run", f"{name}.onnx", *CASES[name], "--inputs", f"{name}_in.npz",
@@ -81,7 +81,11 @@ def run_case(name: str, folder: Path, out: Path, end: float) -> dict[str, Any]:
         )  # fmt: skip
         return json.loads(made.stdout)
 
-    told = ask("report", str(session), "--format", "json")
+    row["said"] = (out / f"{name}.log").read_text(errors="replace").splitlines()[-3:]
+    try:
+        told = ask("report", str(session), "--format", "json")
+    except (ValueError, subprocess.TimeoutExpired) as error:
+        return row | {"report": str(error)}
     cure = told.get("workaround") or {}
     row |= {
         "verdict": told.get("verdict"),
@@ -89,21 +93,25 @@ def run_case(name: str, folder: Path, out: Path, end: float) -> dict[str, Any]:
         "culprits": [
             {k: c.get(k) for k in ("nodes", "also", "cause", "evidence")} for c in told["culprits"]
         ],
-        "workaround": {
-            k: cure.get(k)
-            for k in (
-                "kind", "keep_names", "switched_off", "samples_ok", "samples_n", "held_out_ok", "held_out_n", "cost",
-            )
-        },
-    }  # fmt: skip
+        "workaround": {k: v for k, v in cure.items() if k != "apply"},
+    }
     file = session / "worked-around.onnx"
-    if file.is_file():
-        shutil.copy(file, folder / f"{name}-worked-around.onnx")
+    if not file.is_file():
+        return row
+    shutil.copy(file, folder / f"{name}-worked-around.onnx")
+    # What keeps nodes in higher precision holds its types in the file.
+    typed = "emulate:precision=typed" if "emulate" in told["engine"] else "tensorrt:precision=model"
+    engine = typed if cure.get("kind") == "precision" else told["engine"]
+    try:
         fresh = ask(
-            "step", "compare", f"{name}-worked-around.onnx", "--engine", told["engine"], "--reference",
+            "step", "compare", f"{name}-worked-around.onnx", "--engine", engine, "--reference",
             f"onnxruntime:model={name}.onnx", "--inputs", f"{name}_fresh.npz", "--json",
         )  # fmt: skip
-        row["fresh"] = {k: fresh.get(k) for k in ("verdict", "error", "samples", "samples_failing")}
+    except (ValueError, subprocess.TimeoutExpired) as error:
+        return row | {"fresh": str(error)}
+    row["fresh"] = {
+        k: fresh.get(k) for k in ("verdict", "error", "samples_n", "samples_failing", "message")
+    }
     return row
 
 
@@ -122,7 +130,7 @@ def count_builds(journal: Path) -> dict[str, Any]:
         elif event.get("kind") == "probe.finished":
             probe = asked.get(event.get("key", ""), {})
             took = (event.get("measurement") or {}).get("build_seconds") or 0.0
-            if str(probe.get("engine", "")).startswith("tensorrt"):
+            if str(probe.get("engine", "")).startswith(CASES["gru"][1].partition(":")[0]):
                 builds += 1
                 first = first if first is not None else round(took, 2)
     return {"builds": builds, "B": first}
@@ -135,7 +143,11 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("threads"))
     parser.add_argument("--seconds", type=float, default=540.0)
     parser.add_argument("--only", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--rehearse", action="store_true", help="with an emulation, on any machine")
     given = parser.parse_args()
+    if given.rehearse:
+        for name, words in CASES.items():
+            CASES[name] = (words[0], "emulate:precision=fp16", *words[2:])
     if given.what == "cases":
         given.folder.mkdir(parents=True, exist_ok=True)
         script = ROOT.parent / "shared" / "cases" / "make_tensorrt.py"
