@@ -49,7 +49,7 @@ from narrowdown.wizard.tui.screens.overlays import (
     Choose,
     NoteCard,
     PlainCard,
-    Reading,
+    Welcome,
 )
 from narrowdown.wizard.tui.screens.session import SessionScreen
 from narrowdown.wizard.tui.screens.sessions import REFRESH, Opening, SessionsScreen
@@ -310,7 +310,7 @@ class Narrowdown(InTurn[int]):
         self.scene_changed.publish(message.scene)
         if self._welcome:
             text, self._welcome = self._welcome, ""
-            card = Reading(
+            card = Welcome(
                 "What you are about to see",
                 [("", text), ("", self.fill_in_keys(WELCOME))],
                 hint="[Enter] goes on",

@@ -778,6 +778,18 @@ async def test_a_welcome_is_told_once_and_enter_goes_on(
         await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
 
 
+async def test_the_key_that_a_welcome_names_works_there(
+    session: FakeSession, make_app: Make
+) -> None:
+    s.opened(session)
+    app = make_app(welcome="A model names files wrongly. Why?")
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        await pilot.press("A")
+        await settle(pilot, lambda: [r.get("policy") for r in session.sent] == ["walk"])
+        assert isinstance(app.screen, StepScreen)
+
+
 async def test_stopping_a_step_that_tries_a_list_offers_what_it_has(
     session: FakeSession, make_app: Make
 ) -> None:

@@ -14,9 +14,9 @@ from narrowdown.wizard.tui.screens.overlays.listed import (
 )
 from narrowdown.wizard.tui.screens.overlays.log import LogCard
 from narrowdown.wizard.tui.screens.overlays.pick import Pick, PickFile
-from narrowdown.wizard.tui.screens.overlays.reading import Drawing, PlainCard, Reading
+from narrowdown.wizard.tui.screens.overlays.reading import Drawing, PlainCard, Reading, Welcome
 
 __all__ = [
     "Card", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "MapCard",
-    "NoteCard", "Pick", "PickFile", "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard",
+    "NoteCard", "Pick", "PickFile", "PlainCard", "ProbesCard", "Reading", "RewindCard", "TermsCard", "Welcome",
 ]  # fmt: skip

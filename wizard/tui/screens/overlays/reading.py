@@ -9,6 +9,7 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, in_ascii
 from narrowdown.wizard.tui.literal import clean, literal
 from narrowdown.wizard.tui.screens.overlays.card import Card
@@ -115,3 +116,15 @@ class PlainCard(Card[None]):
         """Copy the text as shown, free of control characters."""
         self.app.copy_to_clipboard(clean(self._text, lines=True))
         self.app.notify("Sent to the terminal's clipboard.", markup=False)
+
+
+class Welcome(Reading):
+    """What a session begins with. It names the key that has the session go on by itself, so that
+    key works here."""
+
+    BINDINGS: ClassVar[list[BindingType]] = keys.bindings("auto")
+
+    def action_auto(self) -> None:
+        """Close, and let it go on by itself."""
+        self.dismiss(None)
+        self.app.call_after_refresh(self.app.run_action, "screen.auto")
