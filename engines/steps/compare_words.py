@@ -155,7 +155,7 @@ def say_firm(changed: str) -> str:
     """That the engine is right as given, and wrong once it is held to its precision."""
     return (
         "As given it is right here, as the engine keeps wider types. Whether it does depends on what it is built for: with "
-        f"{changed} it fails, and the session goes on with that."
+        f"{changed} it fails. The session continues with that build."
     )
 
 

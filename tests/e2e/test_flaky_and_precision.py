@@ -82,8 +82,8 @@ def test_what_always_fails_is_sent_to_the_other_flow(walk: Walk, models: Path) -
     walked = walk(model, "--inputs", inputs, "--engine", "fake:fault=wrong,nodes=layer2", *FLAKY)
     assert walked.ran.code == 6, walked.ran.out
     assert walked.answers() == [("reproduce", "yes"), ("intermittent", "no")]
-    assert "It fails every time" in walked.ran.out
-    assert "--flow accuracy" in walked.ran.out
+    assert "It fails every time" in walked.ran.said
+    assert "--flow accuracy" in walked.ran.said
 
 
 @pytest.mark.slow
