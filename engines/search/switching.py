@@ -159,7 +159,8 @@ def _find_families(tried: _Asking, *, builds: bool, each: bool) -> Sub[tuple[Fam
 
 def _say_none(tried: _Asking, everything: Answer) -> str:
     kinds = [answer.kind for answer in tried.asked.values()]
-    why = everything.detail or "it fails with all of them off, too"
+    names = len(tried.names)
+    why = everything.detail or f"with {names} of {names} off it fails, too"
     if not everything.fails and len(kinds) > 2:
         why = f"{kinds.count('fails') - 1} builds with some of them off fail, {kinds.count('unknown')} more did not answer"
     ended = " The search was ended before it was through." if tried.stopped else ""
