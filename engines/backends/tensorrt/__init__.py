@@ -170,7 +170,7 @@ DECLARATION = Declaration(
     check_part=outside.check_part,
     by_hand=ByHand(
         outside.lines,
-        outside.precision_flags,
+        outside.whole_flags,
         outside.fit_command,
         keep_script=outside.keep_script,
         apply=outside.apply,
@@ -202,7 +202,7 @@ RTX = Declaration(
     # It has the ways of TensorRT 11: always strongly typed, no layer precisions. trtexec is
     # TensorRT's alone.
     by_hand=ByHand(
-        outside.lines, outside.precision_flags, outside.fit_command, stands_for={"tensorrt": "11"}, without=("trtexec",),
+        outside.lines, outside.whole_flags, outside.fit_command, stands_for={"tensorrt": "11"}, without=("trtexec",),
         apply=outside.apply,
     ),
 )  # fmt: skip

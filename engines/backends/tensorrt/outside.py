@@ -119,6 +119,18 @@ def _say_build(found: Found) -> tuple[list[str], list[str]]:
     return ours, theirs
 
 
+def _say_shapes(found: Found) -> list[str]:
+    """The profile of the whole model, as trtexec takes it."""
+    told = {w: found.chosen.get(f"{w}_shapes") or () for w in ("min", "opt", "max")}
+    return [f"--{which}Shapes={','.join(shapes)}" for which, shapes in told.items() if shapes]
+
+
+def whole_flags(found: Found) -> tuple[list[str], list[str]]:
+    """``precision_flags``, for the whole model: with its profile."""
+    ours, theirs = precision_flags(found)
+    return ours, [*theirs, *_say_shapes(found)]
+
+
 def precision_flags(found: Found) -> tuple[list[str], list[str]]:
     """What makes it compute in the engine's types: (for Polygraphy, for trtexec). TensorRT-RTX
     takes none: it computes in the types of the model. To trtexec of TensorRT 11 strong typing says
@@ -250,6 +262,7 @@ def _apply(found: Found, cure: Cure) -> list[Recipe]:
             *([Recipe(f"TensorRT-RTX{first}", "sh", shlex.join(words))] if by_file else []),
         ]
     ours, theirs = _say_build(found)
+    theirs += _say_shapes(found)
     if by_name:
         return [*python, *apply_by_name(ours, theirs, cure)]
     # Strongly typed the file holds the types, too, and the model as it was does not.

@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from narrowdown.engines import options
+from narrowdown.engines import options, outside
 from narrowdown.engines.backends.base import Capability
 from narrowdown.engines.backends.tensorrt import choices, configure, layers, network
 from narrowdown.engines.backends.tensorrt.cuda import Device
+from narrowdown.engines.backends.tensorrt.outside import precision_flags
 from narrowdown.engines.backends.tensorrt.settings import Settings, strongly_typed
 from narrowdown.engines.spec import parse
 
@@ -361,3 +362,13 @@ def test_a_build_tells_how_many_layers_are_timed() -> None:
         "building: Computing profile costs, 1 of 5",
         "building: turned on itself, 2 of 20",
     ]
+
+
+def test_a_profile_that_was_given_stands_in_what_builds_the_whole_model() -> None:
+    """A part has inputs of its own, so its commands lack it."""
+    spec = parse("tensorrt:precision=fp16,min_shapes=x:1x3+y:1,max_shapes=x:8x3+y:8")
+    whole = outside.found(spec)
+    _, words = outside.flags(whole)
+    assert words == ["--fp16", "--minShapes=x:1x3,y:1", "--maxShapes=x:8x3,y:8"]
+    ours, theirs = precision_flags(whole)
+    assert not [word for word in (*ours, *theirs) if "Shapes" in word]
