@@ -3,10 +3,6 @@
 import os
 
 
-def list_cores() -> list[int]:
-    """Their numbers."""
-    return sorted(os.sched_getaffinity(0))
-
-
 def count_cores() -> int:
-    return len(list_cores())
+    """How many there are."""
+    return len(os.sched_getaffinity(0))

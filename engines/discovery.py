@@ -12,14 +12,12 @@ import functools
 import importlib
 import io
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, get_args, get_type_hints
+from importlib.metadata import EntryPoint, entry_points
+from typing import get_args, get_type_hints
 
 import msgspec
 
 from narrowdown.engines.declaration import Declaration, Option
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "narrowdown.engines"
 OURS: Mapping[str, str] = {
@@ -75,8 +73,6 @@ def engines() -> Mapping[str, Declaration]:
 def plugins() -> tuple[Plugin, ...]:
     """The engines of other packages, sorted by name, broken ones too. Never raises
     ``Exception``."""
-    from importlib.metadata import entry_points  # some 20 ms, which no spec of ours need wait for
-
     return _chosen(entry_points(group=GROUP))
 
 
@@ -87,7 +83,7 @@ def _ours(name: str) -> Declaration:
     return declared
 
 
-def _chosen(points: "Iterable[EntryPoint]") -> tuple[Plugin, ...]:
+def _chosen(points: Iterable[EntryPoint]) -> tuple[Plugin, ...]:
     """A plug-in for each entry point that is not ours. An installation that is found twice counts
     once; of two packages that bring the same name the first by name has it."""
     found: list[Plugin] = []
@@ -112,11 +108,11 @@ def _chosen(points: "Iterable[EntryPoint]") -> tuple[Plugin, ...]:
     return tuple(found)
 
 
-def _package(point: "EntryPoint") -> tuple[str, str]:
+def _package(point: EntryPoint) -> tuple[str, str]:
     return (point.dist.name, point.dist.version) if point.dist else ("an unnamed package", "")
 
 
-def _load(point: "EntryPoint") -> tuple[Declaration | None, str]:
+def _load(point: EntryPoint) -> tuple[Declaration | None, str]:
     """(A plug-in's declaration, or None, why it cannot be used). What it prints goes nowhere: our
     own output may be read by a program."""
     try:

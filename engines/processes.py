@@ -4,13 +4,11 @@ the user's."""
 
 import contextlib
 import os
+import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import subprocess
+from typing import IO
 
 # An empty or relative part of these means the folder that a process stands in: a worker stands in
 # the session's, which may be a stranger's.
@@ -60,12 +58,10 @@ def start(
     environment: Mapping[str, str] | None = None,
     *,
     pipes: bool = False,
-) -> "subprocess.Popen[bytes]":
+) -> subprocess.Popen[bytes]:
     """Run one of our scripts in a session of its own. ``errors``: takes its errors, and its output
     unless ``pipes``; then it has a pipe for its input and one for its output. ``environment``: this
     process's unless told. Raises OSError."""
-    import subprocess  # not where a command starts nothing
-
     return subprocess.Popen(
         [sys.executable, "-P", str(script), *words],
         stdin=subprocess.PIPE if pipes else subprocess.DEVNULL,
@@ -83,12 +79,10 @@ def watch(
     words: Sequence[str],
     environment: Mapping[str, str] | None = None,
     handed: Collection[int] = (),
-) -> "subprocess.Popen[bytes]":
+) -> subprocess.Popen[bytes]:
     """Run one of our scripts that needs the standard library alone, in a session of its own: what
     outlives and ends others. ``handed``: descriptors that it gets; without any it has a pipe for
     its input. Raises OSError."""
-    import subprocess
-
     return subprocess.Popen(
         [sys.executable, "-I", "-S", str(script), *words],
         stdin=subprocess.DEVNULL if handed else subprocess.PIPE,
@@ -104,12 +98,10 @@ def watch(
 def run_module(
     module: str, words: Sequence[str], timeout: float | None,
     environment: Mapping[str, str] | None = None, *, python: str = sys.executable,
-) -> "subprocess.CompletedProcess[str]":  # fmt: skip
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Run a module of the interpreter ``python``, this one unless told, to its end, at most
     ``timeout`` seconds, without input; it takes no module from the folder that one stands in.
     ``environment``: this process's unless told. Raises subprocess.TimeoutExpired, OSError."""
-    import subprocess
-
     return subprocess.run(
         [python, "-P", "-m", module, *words],
         stdin=subprocess.DEVNULL,

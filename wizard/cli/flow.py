@@ -4,23 +4,19 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard.exits import BadUsage, Exit, Missing
+from narrowdown.wizard.flow import render
+from narrowdown.wizard.flow.check import check
+from narrowdown.wizard.flow.load import FlowProblem, Loaded, brought, load, shipped
 from narrowdown.wizard.problem_options import flow_name
 from narrowdown.wizard.words import visible
-
-if TYPE_CHECKING:
-    from narrowdown.wizard.flow.load import Loaded
 
 
 def flow(arguments: argparse.Namespace) -> int:
     """List what is shipped, lint with file:line:column (exit 2 where something is wrong), or
     draw."""
-    from narrowdown.wizard.flow.check import check
-    from narrowdown.wizard.flow.load import FlowProblem, brought, load, shipped
-
     if arguments.action == "list":
         names = (*shipped(), *brought())
         for name in names:
@@ -45,8 +41,6 @@ def flow(arguments: argparse.Namespace) -> int:
         nodes, ends = len(loaded.flow.nodes), len(loaded.flow.ends)
         print(f"{loaded.path}: {nodes} nodes and {ends} ends, nothing wrong.")
         return Exit.FOUND
-    from narrowdown.wizard.flow import render
-
     drawn = {"text": render.text, "mermaid": render.mermaid, "svg": render.svg}[arguments.format](
         loaded.flow
     )
@@ -58,11 +52,9 @@ def flow(arguments: argparse.Namespace) -> int:
     return Exit.FOUND
 
 
-def faults(loaded: "Loaded") -> str:
+def faults(loaded: Loaded) -> str:
     """The first thing that keeps a flow from being used, where, and how many more there are; ""
     where it holds together."""
-    from narrowdown.wizard.flow.check import check
-
     problems = check(loaded)
     if not problems:
         return ""

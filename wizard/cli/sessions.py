@@ -4,16 +4,25 @@ bundle."""
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from narrowdown.wizard import terminal
+from narrowdown.engines.consent import NOTHING
+from narrowdown.wizard import terminal, trust
+from narrowdown.wizard.bundle import export as bundles
 from narrowdown.wizard.cli.flow import write
 from narrowdown.wizard.exits import BadUsage, Exit, Missing
-
-if TYPE_CHECKING:
-    from narrowdown.wizard.report.read import Reading
+from narrowdown.wizard.report import read as readings
+from narrowdown.wizard.report.canonical import canonical
+from narrowdown.wizard.report.document import to_json
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.markdown import to_markdown
+from narrowdown.wizard.report.portable import handed_on
+from narrowdown.wizard.report.summary import summary
+from narrowdown.wizard.session import folder
+from narrowdown.wizard.session.naming import shared_names, telling_name, titles
+from narrowdown.wizard.standing import group_families, stand
+from narrowdown.wizard.words import count, duration, elide, visible, write_json
 
 
 def home(arguments: argparse.Namespace) -> int:
@@ -30,11 +39,6 @@ def home(arguments: argparse.Namespace) -> int:
 
 def sessions(arguments: argparse.Namespace) -> int:
     """``narrowdown sessions``."""
-    from narrowdown.wizard.session import folder
-    from narrowdown.wizard.session.naming import shared_names, telling_name, titles
-    from narrowdown.wizard.standing import group_families, stand
-    from narrowdown.wizard.words import duration, elide, visible, write_json
-
     if sentence := folder.home_fault():
         raise Missing(sentence)
     found = [stand(entry) for entry in folder.list_sessions()]
@@ -75,10 +79,6 @@ def _escape_bytes(value: object) -> object:
 
 def show(arguments: argparse.Namespace) -> int:
     """``narrowdown show SESSION``."""
-    from narrowdown.wizard.report.canonical import canonical
-    from narrowdown.wizard.report.summary import summary
-    from narrowdown.wizard.words import count, duration, visible, write_json
-
     reading = read(arguments.session)
     if arguments.canonical:
         text = canonical(reading.state, reading.flow)
@@ -88,8 +88,6 @@ def show(arguments: argparse.Namespace) -> int:
         return Exit.FOUND
     report = reading.report()
     if arguments.json:
-        from narrowdown.wizard.report.document import to_json
-
         print(to_json(report), end="")
         return Exit.FOUND
     said = (report.session, report.model, report.engine, report.reference)
@@ -107,11 +105,6 @@ def show(arguments: argparse.Namespace) -> int:
 
 def report(arguments: argparse.Namespace) -> int:
     """``narrowdown report SESSION``."""
-    from narrowdown.wizard.report.document import to_json
-    from narrowdown.wizard.report.html import to_html
-    from narrowdown.wizard.report.markdown import to_markdown
-    from narrowdown.wizard.report.portable import handed_on
-
     forms = ("html", "md", "json")
     suffix = Path(arguments.output).suffix.lower().lstrip(".") if arguments.output else ""
     form = arguments.format or {"htm": "html", "markdown": "md"}.get(suffix, suffix)
@@ -134,10 +127,6 @@ def report(arguments: argparse.Namespace) -> int:
 def export(arguments: argparse.Namespace) -> int:
     """``narrowdown export SESSION -o DIR|FILE.zip``. Only ``--weights random`` runs anything of the
     session."""
-    from narrowdown.engines.consent import NOTHING
-    from narrowdown.wizard import trust
-    from narrowdown.wizard.bundle.export import export as write_bundle
-
     if not arguments.output:
         raise BadUsage("What is to be written? -o DIR or -o FILE.zip writes the bundle.")
     reading, consent = read(arguments.session), NOTHING
@@ -145,16 +134,13 @@ def export(arguments: argparse.Namespace) -> int:
     if arguments.weights == "random":
         consent = trust.admit_session(reading.folder, arguments.yes_run_scripts)
     target = Path(arguments.output).expanduser()
-    made = write_bundle(reading, target, arguments.weights, consent, tell=said.append)
+    made = bundles.export(reading, target, arguments.weights, consent, tell=said.append)
     print(made)
     for sentence in said:
         print(f"  {sentence}")
     return Exit.FOUND
 
 
-def read(name: str) -> "Reading":
+def read(name: str) -> readings.Reading:
     """The session's Reading. Raises SessionProblem, FlowProblem."""
-    from narrowdown.wizard.report.read import read as read_folder
-    from narrowdown.wizard.session import folder
-
-    return read_folder(folder.find(name))
+    return readings.read(folder.find(name))

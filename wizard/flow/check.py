@@ -15,11 +15,11 @@ from narrowdown.engines.steps.base import RETIRED, StepSpec
 from narrowdown.engines.steps.registry import BROKEN, STEPS
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
+from narrowdown.wizard.flow.expressions import FILTERS, fields
 from narrowdown.wizard.flow.load import Loaded
 from narrowdown.wizard.flow.model import Answer, FlowNode, detours, targets
 from narrowdown.wizard.flow.rules import ORDER
 from narrowdown.wizard.flow.shown import TemplateProblem
-from narrowdown.wizard.flow.template import fields
 
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on,
 # the model to go on with.
@@ -335,8 +335,6 @@ class _Checker:
         try:
             fields(text, known)
         except TemplateProblem as problem:
-            from narrowdown.wizard.flow.expressions import FILTERS
-
             hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
             yield self._value(_sentence(str(problem)), hint, *path)
 

@@ -1,4 +1,5 @@
-"""What stands between the braces of a template, read and filled in by jinja2.
+"""Texts with measured values in them: ``{{ field }}``, ``{{ field|percent }}``, and nothing else;
+read and filled in by jinja2.
 
 Its sandbox still renders ``'a' * 10**9`` and endless loops, so only the node types listed here are
 let through: no statements, calls, attributes, items, products, powers or remainders. A value that
@@ -110,21 +111,33 @@ FILTERS: Final[dict[str, Callable[..., str]]] = {
 }  # fmt: skip
 
 
-def fill(text: str, values: Mapping[str, Any], *, quoted: bool = False) -> str:
-    """The text with its fields filled in; ``quoted``: each for the shell. Raises
-    TemplateProblem."""
-    return _render(_environment(_quoted if quoted else show_value), text, values)
+def render(text: str, values: Mapping[str, Any]) -> str:
+    """The text with its fields filled in. Raises TemplateProblem: syntax, unknown field, wrong
+    value, more than 64 KiB."""
+    return text if _is_plain(text) else _render(_environment(show_value), text, values)
 
 
-def names(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
-    """As ``wizard.flow.template.fields``. Raises TemplateProblem for a name that is not
-    ``known``."""
-    tree = _tree(text)
-    found = tuple(dict.fromkeys(n.name for n in tree.find_all(nodes.Name)))
-    for node in tree.find_all(nodes.Name):
-        if known is not None and node.name not in known:
-            raise TemplateProblem(f"There is no field '{node.name}' here.", node.name)
+def render_command(text: str, values: Mapping[str, Any]) -> str:
+    """A shell command with every value quoted. Raises TemplateProblem, also for a value that holds
+    control characters."""
+    return text if _is_plain(text) else _render(_environment(_quoted), text, values)
+
+
+def fields(text: str, known: Collection[str] | None = None) -> tuple[str, ...]:
+    """The fields that a template names, each once. Raises TemplateProblem for what is not allowed
+    or not ``known``."""
+    if _is_plain(text):
+        return ()
+    found = tuple(dict.fromkeys(n.name for n in _tree(text).find_all(nodes.Name)))
+    for name in found:
+        if known is not None and name not in known:
+            raise TemplateProblem(f"There is no field '{name}' here.", name)
     return found
+
+
+def _is_plain(text: str) -> bool:
+    """Whether it is what it says, and need not be parsed. (A template ends its lines in one way.)"""
+    return "{" not in text and "\r" not in text and len(text) <= LONGEST_TEMPLATE
 
 
 def _render(

@@ -7,9 +7,9 @@ outcome, and then no comparison holds.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from narrowdown.wizard.flow.expressions import render
 from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours
 from narrowdown.wizard.flow.shown import TemplateProblem
-from narrowdown.wizard.flow.template import render
 
 Outcome: TypeAlias = Mapping[str, Any]
 ORDER: Final[dict[str, Callable[[float, float], bool]]] = {

@@ -4,6 +4,9 @@ import functools
 from importlib.resources import files
 from typing import Any
 
+import jinja2
+from markupsafe import Markup, escape
+
 from narrowdown.wizard.report import picture
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Typed, list_sections
@@ -30,8 +33,6 @@ def to_html(report: Report) -> str:
 def _draw(report: Report) -> dict[str, Any]:
     """The pictures by their names, each by its number; those that are not there have nothing to
     draw. Every name inside an SVG went through html.escape."""
-    from markupsafe import Markup
-
     rounds = enumerate(report.rounds or ((report.depth,) if report.depth else ()))
     valued = [(i, c.values[0]) for i, c in enumerate(report.culprits) if c.values]
     tolerance, metric = report.tolerance, report.metric
@@ -46,8 +47,6 @@ def _draw(report: Report) -> dict[str, Any]:
 @functools.cache
 def read_template() -> Any:
     """The page as the template engine has it, which takes a tenth of a second to read."""
-    import jinja2
-
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -65,8 +64,6 @@ def read_template() -> Any:
 
 def show_cell(value: Cell) -> Any:
     """What stands in a line: names as code."""
-    from markupsafe import Markup, escape
-
     match value:
         case tuple():
             return Markup(" ").join(show_cell(piece) for piece in value if piece)
@@ -100,6 +97,4 @@ def show_literally(value: object) -> object:
 
 def show_typed(value: str) -> Any:
     """A command or an engine: its words stay whole, as they are to be typed."""
-    from markupsafe import escape
-
     return escape(visible(value, keep="\n"))

@@ -9,17 +9,19 @@ import errno
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from narrowdown.engines import faults, processes
+from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import progress, requests
 from narrowdown.wizard.runner.address import listening, shortened_path
@@ -29,7 +31,7 @@ from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpe
 from narrowdown.wizard.session.folder import FLOW, describe
 from narrowdown.wizard.session.journal import NAME, Tail
 from narrowdown.wizard.session.notes import write_note
-from narrowdown.wizard.session.problems import SessionProblem, of_system
+from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem, of_system
 from narrowdown.wizard.words import ELSEWHERE
 
 _REPLY = 30.0  # seconds that a reply may take, on a machine with other work
@@ -47,9 +49,6 @@ _CLOSED = {
 _CRASHES = frozenset(
     -n for n in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE)
 )
-
-if TYPE_CHECKING:
-    import subprocess
 
 Role = Literal["controller", "watch"]
 
@@ -97,8 +96,6 @@ class Client:
         client = cls(folder, name=name)
         describe(client.folder)
         if (held := lock.holder(client.folder)) is not None:
-            from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held
-
             raise Held(OPEN_ELSEWHERE, held)
         client._spawn(options or Options())
         return client
@@ -152,8 +149,6 @@ class Client:
     @cached_property
     def flow(self) -> Flow:
         """The session's own flow. Raises FlowProblem."""
-        from narrowdown.wizard.flow.load import load
-
         return load(self.folder / FLOW).flow
 
     def poll(self) -> tuple[AnyEvent, ...]:

@@ -508,8 +508,6 @@ def _verdict(folder: Path, about: Description, end: str) -> str:
     sessions have the same flow, which is read once."""
     try:
         if about.flow not in _flows:
-            from narrowdown.wizard.flow.load import load as load_flow
-
             _flows[about.flow] = load_flow(str(folder / FLOW)).flow
         return _flows[about.flow].ends[end].verdict
     except Exception:  # a list of sessions must not fall over one flow

@@ -6,14 +6,20 @@ from typing import Any
 
 import msgspec
 
+from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import write_atomically
 from narrowdown.wizard import demo as demos
 from narrowdown.wizard import passed_variables, trust
+from narrowdown.wizard.bundle.export import export, hand_on
+from narrowdown.wizard.bundle.models import write_worked_around
 from narrowdown.wizard.changed_problem import begin, changes
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import ALL, FollowUp, ask_one, begin_after, list_follow_ups
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.portable import handed_on
+from narrowdown.wizard.report.read import read
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
@@ -131,23 +137,14 @@ class Sessions:
 
     def summary(self, step: str) -> str:
         """What a step does, in one sentence."""
-        from narrowdown.engines.steps.registry import STEPS
-
         return STEPS[step].summary if step in STEPS else ""
 
     def export(self, folder: Path, target: str) -> str:
         """Write the case bundle; returns where it lies."""
-        from narrowdown.wizard.bundle.export import export
-        from narrowdown.wizard.report.read import read
-
         return str(export(read(folder), Path(target).expanduser()))
 
     def report(self, folder: Path) -> Path:
         """The report as it is now: the file that lies at an end, else one that is written."""
-        from narrowdown.wizard.report.html import to_html
-        from narrowdown.wizard.report.portable import handed_on
-        from narrowdown.wizard.report.read import read
-
         target = folder / REPORT
         if self._watch and not target.is_file():
             raise BadUsage("The program that holds this session writes its report at the end.")
@@ -161,11 +158,6 @@ class Sessions:
         whoever holds the session."""
         if self._watch:
             return
-        from narrowdown.wizard.bundle.export import hand_on
-        from narrowdown.wizard.bundle.models import write_worked_around
-        from narrowdown.wizard.report.portable import handed_on
-        from narrowdown.wizard.report.read import read
-
         try:
             reading = read(folder)
             hand_on(reading, handed_on(reading), write_worked_around(reading))

@@ -20,10 +20,10 @@ from narrowdown.engines.steps.compare import CompareOutcome
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow.check import check, outcome_fields
+from narrowdown.wizard.flow.expressions import render
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.flow.model import FlowNode, targets
 from narrowdown.wizard.flow.rules import destination, holds, recommend
-from narrowdown.wizard.flow.template import render
 
 from ...patience import allow
 

@@ -10,10 +10,10 @@ import pytest
 
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.flow.check import check, outcome_fields
+from narrowdown.wizard.flow.expressions import fields, render
 from narrowdown.wizard.flow.load import load, shipped
 from narrowdown.wizard.flow.model import WIDTH
 from narrowdown.wizard.flow.rules import recommend
-from narrowdown.wizard.flow.template import fields, render
 
 BRANCHES = [
     pytest.param(flow, node, answer, id=f"{flow}-{node}-{answer}")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from narrowdown.engines.probe import HUGE
+from narrowdown.wizard.flow.expressions import fields, render, render_command
 from narrowdown.wizard.flow.shown import LARGEST, TemplateProblem, Words
-from narrowdown.wizard.flow.template import fields, render, render_command
 
 
 @pytest.mark.parametrize(
