@@ -3,7 +3,7 @@ same values.
 
 Each takes the model and the ids of the nodes that are accused (positions in the graph), changes it
 in place, and gives the names of the nodes that it changed; none where its precondition holds
-nowhere. ``engines.search.rewrites`` says what each is good for.
+nowhere. ``engines.graph.rewrite_list`` says what each is good for.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

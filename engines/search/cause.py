@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from narrowdown.engines.graph.storage import unit_roundoff
 from narrowdown.engines.nearest import NAMED, join_some
 from narrowdown.engines.search import range_causes as ranges
 from narrowdown.engines.search import rounding_causes as rounding
@@ -36,7 +37,6 @@ from narrowdown.engines.search.evidence import (
     say_error,
     say_number,
 )
-from narrowdown.engines.search.storage import unit_roundoff
 
 INT32 = 2**31 - 1  # where 64-bit integers end on an engine that computes them in 32 (OpenVINO does)
 

@@ -11,8 +11,8 @@ from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.graph.index import THROUGH
+from narrowdown.engines.graph.storage import largest_finite, smallest_positive, unit_roundoff
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search.storage import largest_finite, smallest_positive, unit_roundoff
 
 # Times that are clearly more, where what was seen lies far from it on both sides. A faultless
 # engine is nearer to the reference by 86 times and more where the kernel was at fault, by 1 where

@@ -17,8 +17,8 @@ from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Fed, NodeIds, Question
 from narrowdown.engines.findings import Close
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches
-from narrowdown.engines.search.storage import largest_finite
 
 # Times less than the largest value, on the sample that the search works on: other samples may go
 # beyond it. Chosen, not measured: twice would do for inputs that are twice as large, and who

@@ -3,6 +3,7 @@ scores; ``engines.search.cause`` makes sentences of them."""
 
 from collections.abc import Iterable
 
+from narrowdown.engines.graph.storage import largest_finite, smallest_positive
 from narrowdown.engines.probe import HUGE, Score
 from narrowdown.engines.search.evidence import (
     ROUNDINGS,
@@ -12,7 +13,6 @@ from narrowdown.engines.search.evidence import (
     say_error,
     say_number,
 )
-from narrowdown.engines.search.storage import largest_finite, smallest_positive
 
 DIVIDERS = frozenset(
     {"Div", "Reciprocal", "Sqrt", "Log", "Pow", "LayerNormalization", "LpNormalization"}

@@ -20,6 +20,7 @@ from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, ove
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Culprit, Findings, Workaround
 from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.alone import Added, measure_alone
@@ -27,7 +28,6 @@ from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.settle import Settled, make_case, settle
-from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.search.watchable import Packing
 
 

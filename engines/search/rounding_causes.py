@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterable
 
 from narrowdown.engines.findings import Suspect
+from narrowdown.engines.graph.storage import smallest_positive
 from narrowdown.engines.search.evidence import (
     FAULTLESS,
     ROUNDINGS,
@@ -13,7 +14,6 @@ from narrowdown.engines.search.evidence import (
     Inner,
     say_error,
 )
-from narrowdown.engines.search.storage import smallest_positive
 
 DIFFERENCES = frozenset({"Sub", "Add", "Sum"})
 # What sums many terms inside one node, in whatever precision the engine likes.

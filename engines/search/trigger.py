@@ -18,7 +18,7 @@ import msgspec
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.budget import Spent, Tries
-from narrowdown.engines.search.factors import Factor, Level, say_level
+from narrowdown.engines.known.factors import Factor, Level, say_level
 
 # hidden: right within the tolerance, which says nothing, as zeros would hide it. invalid: no model.
 Outcome = Literal["fires", "passes", "refused", "hidden", "cannot tell", "invalid"]

@@ -21,10 +21,10 @@ from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
+from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.evidence import FAULTLESS
-from narrowdown.engines.search.storage import largest_finite
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure

@@ -14,15 +14,15 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_most
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.nearest import join_some
-from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
-from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
-from narrowdown.engines.search.rewrites import (
+from narrowdown.engines.graph.rewrite_list import (
     REWRITES,
     Rewrite,
     find_rewrite,
     list_rewrites,
 )
+from narrowdown.engines.nearest import join_some
+from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
+from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import find_worst, say_tried
 from narrowdown.engines.search.verified import BUILDS, verify

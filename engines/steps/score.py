@@ -13,8 +13,8 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry, time_run
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph.rewrite_list import REWRITES, list_rewrites
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
-from narrowdown.engines.search.rewrites import REWRITES, list_rewrites
 from narrowdown.engines.search.verified import say_seconds
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.steps.base import (

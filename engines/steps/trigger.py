@@ -15,6 +15,15 @@ from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.known.entry import Construction, MadeTensor
+from narrowdown.engines.known.factors import (
+    DRAWN,
+    ZEROS,
+    Factor,
+    Level,
+    hold,
+    list_factors,
+    say_level,
+)
 from narrowdown.engines.known.generator import NAME as GENERATOR
 from narrowdown.engines.known.generator import Program, write_generator
 from narrowdown.engines.known.varied import Place, is_list
@@ -25,15 +34,6 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
     State,
-)
-from narrowdown.engines.search.factors import (
-    DRAWN,
-    ZEROS,
-    Factor,
-    Level,
-    hold,
-    list_factors,
-    say_level,
 )
 from narrowdown.engines.search.trigger import DECIDED, Found, Row, find_trigger
 from narrowdown.engines.steps.base import (

@@ -23,13 +23,13 @@ from narrowdown.engines.compare.say import say_first, say_most
 from narrowdown.engines.findings import Case, Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
+from narrowdown.engines.graph.rewrite_list import STABLE_FORMS, find_rewrite
 from narrowdown.engines.probe import APART, FIXED_SIZES, Measure
 from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
 from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
-from narrowdown.engines.search.rewrites import STABLE_FORMS, find_rewrite
 from narrowdown.engines.search.settle import Saved, ask_about
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.search.unseen import say_tried

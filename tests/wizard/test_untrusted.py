@@ -96,7 +96,7 @@ def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> Non
 OWN_JSON = {
     "engines/backends/survey.py", "engines/backends/tensorrt/layers.py", "engines/backends/tensorrt/timings.py",
     "engines/compare/patterns.py",
-    "engines/contract/suite.py", "engines/data/golden.py", "engines/data/polygraphy.py", "engines/search/factors.py",
+    "engines/contract/suite.py", "engines/data/golden.py", "engines/data/polygraphy.py", "engines/known/factors.py",
     "engines/steps/trigger.py", "engines/store/decoding.py", "engines/workers/child.py", "engines/workers/gpus.py",
     "engines/workers/modelfiles.py", "engines/workers/withheld.py", "engines/workers/worker.py", "wizard/cli/matrix.py",
     "wizard/runner/client.py", "wizard/runner/process.py", "wizard/runner/replay.py", "wizard/session/state.py",

@@ -15,10 +15,10 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.graph import names, rewrites
+from narrowdown.engines.graph.rewrite_list import REWRITES as TOLD
+from narrowdown.engines.graph.rewrite_list import STABLE_FORMS
 from narrowdown.engines.graph.rewrites import OTHER_OPSET, REWRITES, keep_apart, rewrite_model
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS
-from narrowdown.engines.search.rewrites import REWRITES as TOLD
-from narrowdown.engines.search.rewrites import STABLE_FORMS
 
 from ...plugins.weak.narrowdown_weak.engine import write_plainly
 

@@ -14,10 +14,10 @@ import pytest
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
+from narrowdown.engines.known.factors import FEW, Factor, list_factors
 from narrowdown.engines.known.generator import Program, write_generator
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.known.varied import Place, resize
-from narrowdown.engines.search.factors import FEW, Factor, list_factors
 from narrowdown.engines.workers.stating import find_sizes, state_model
 
 GEMM = next(

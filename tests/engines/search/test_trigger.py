@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.known.entry import Construction
-from narrowdown.engines.search.factors import Factor, Level
+from narrowdown.engines.known.factors import Factor, Level
 from narrowdown.engines.search.trigger import Found, Outcome, Row, find_trigger
 
 

@@ -13,6 +13,7 @@ from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.load import build_index
+from narrowdown.engines.graph.rewrite_list import list_rewrites
 from narrowdown.engines.probe import (
     Describe,
     LoadInputs,
@@ -22,7 +23,6 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
-from narrowdown.engines.search.rewrites import list_rewrites
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.rewrite import SPEC, RewriteOutcome, RewriteRow
 from narrowdown.engines.views import Capability, EngineInfo

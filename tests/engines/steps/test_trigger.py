@@ -10,6 +10,7 @@ from narrowdown.engines.asking import Note, StepContext
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.known.entry import Construction
+from narrowdown.engines.known.factors import Factor, Level
 from narrowdown.engines.known.table import read_table
 from narrowdown.engines.known.varied import Place
 from narrowdown.engines.probe import (
@@ -23,7 +24,6 @@ from narrowdown.engines.probe import (
     Score,
     State,
 )
-from narrowdown.engines.search.factors import Factor, Level
 from narrowdown.engines.search.trigger import Found, Outcome, Row
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.trigger import SPEC, TriggerOutcome, make_factor_row, read_declared

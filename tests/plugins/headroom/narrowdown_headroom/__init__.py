@@ -7,7 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, asked
 from narrowdown.engines.asking.whole_model import probe_whole
-from narrowdown.engines.search.storage import largest_finite
+from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, comparison
 from narrowdown.engines.steps.prepare import load_findings
 

@@ -1,7 +1,7 @@
 """Which levels of a case are tried, and in which order."""
 
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
-from narrowdown.engines.search.factors import list_factors
+from narrowdown.engines.known.factors import list_factors
 
 
 def test_the_sign_of_a_number_is_tried_before_other_values() -> None:
