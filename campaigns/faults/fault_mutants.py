@@ -27,8 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # as a script it has no package to import from
 
-from campaigns.faults import campaign as faults
-from campaigns.faults import fault_run
+from campaigns.faults import campaign as faults, fault_run
 
 SESSIONS = 12  # of one mutant at most; the first that goes wrong is enough
 

@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from campaigns.faults import campaign as faults
-from campaigns.faults import fault_run
+from campaigns.faults import campaign as faults, fault_run
 from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.faults import campaign as faults
-from campaigns.faults import fault_mutants, fault_run
+from campaigns.faults import campaign as faults, fault_mutants, fault_run
 from narrowdown import wizard
 
 SCRIPT = Path(fault_run.__file__)

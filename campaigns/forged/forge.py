@@ -24,8 +24,7 @@ from narrowdown.engines.backends.tensorrt.cuda import Device
 from narrowdown.wizard import trust
 from narrowdown.wizard.ladder import environments
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import journal
+from narrowdown.wizard.session import folder as folders, journal
 
 from . import signing
 

@@ -33,8 +33,7 @@ import numpy as np
 import onnx
 import pytest
 import yaml
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 
@@ -182,8 +181,7 @@ def session(part: str) -> Read:
         from narrowdown.wizard.report.html import to_html
         from narrowdown.wizard.report.markdown import to_markdown
         from narrowdown.wizard.report.read import read as read_session
-        from narrowdown.wizard.session import folder as folders
-        from narrowdown.wizard.session import journal
+        from narrowdown.wizard.session import folder as folders, journal
         from narrowdown.wizard.session.problems import SessionProblem
 
         place = folder / "session"

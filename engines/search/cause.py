@@ -26,8 +26,7 @@ import msgspec
 
 from narrowdown.engines.graph.storage import unit_roundoff
 from narrowdown.engines.nearest import NAMED, join_some
-from narrowdown.engines.search import range_causes as ranges
-from narrowdown.engines.search import rounding_causes as rounding
+from narrowdown.engines.search import range_causes as ranges, rounding_causes as rounding
 from narrowdown.engines.search.evidence import (
     FAULTLESS,
     Cause,

@@ -17,8 +17,7 @@ from narrowdown.engines.nearest import join_some, suggestion
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import LoadInputs, Measurement, SampleInfo, is_given
 from narrowdown.engines.problem import Problem
-from narrowdown.engines.sources import POSTPROCESSING
-from narrowdown.engines.sources import scripts as scripts_of
+from narrowdown.engines.sources import POSTPROCESSING, scripts as scripts_of
 from narrowdown.engines.spec import parse, unquantized
 
 DOES_NOT_RUN = (*REFUSALS, "error", "reference-failed")

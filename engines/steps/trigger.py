@@ -24,8 +24,7 @@ from narrowdown.engines.known.factors import (
     list_factors,
     say_level,
 )
-from narrowdown.engines.known.generator import NAME as GENERATOR
-from narrowdown.engines.known.generator import Program, write_generator
+from narrowdown.engines.known.generator import NAME as GENERATOR, Program, write_generator
 from narrowdown.engines.known.varied import Place, is_list
 from narrowdown.engines.probe import (
     HUGE,

@@ -17,8 +17,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 import pytest
 
-from narrowdown import engines as engine_room
-from narrowdown import wizard
+from narrowdown import engines as engine_room, wizard
 from narrowdown.engines import discovery
 from narrowdown.engines.backends.base import EngineInfo
 from narrowdown.engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION

@@ -21,8 +21,7 @@ from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.report.sections import Table, tell_workaround
 from narrowdown.wizard.runner.room import _parts
-from narrowdown.wizard.session.journal import NAME
-from narrowdown.wizard.session.journal import read as read_journal
+from narrowdown.wizard.session.journal import NAME, read as read_journal
 from tests.engines.backends.tensorrt import whole
 from tests.engines.workers import driver
 from tests.gpu import models

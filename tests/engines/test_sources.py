@@ -2,8 +2,7 @@
 agree on it."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.sources import paths, scripts, split_function
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.engines.known.generator import NAME as GENERATOR
-from narrowdown.engines.known.generator import Program, write_generator
+from narrowdown.engines.known.generator import NAME as GENERATOR, Program, write_generator
 from narrowdown.engines.steps.registry import step_makes
 from narrowdown.engines.store import copying, sound
 from narrowdown.engines.store.content import Store, atomic, digest_file, write_atomically

@@ -27,8 +27,7 @@ from narrowdown.wizard.report.hand_on import (
 from narrowdown.wizard.report.portable import handed_on
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.report.summary import summary
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import lock
+from narrowdown.wizard.session import folder as folders, lock
 from narrowdown.wizard.session.following import offer, offer_like
 from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import visible

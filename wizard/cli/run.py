@@ -15,8 +15,7 @@ from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
 from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit
-from narrowdown.wizard.flow.load import Loaded, shipped
-from narrowdown.wizard.flow.load import load as load_flow
+from narrowdown.wizard.flow.load import Loaded, load as load_flow, shipped
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay

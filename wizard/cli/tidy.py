@@ -6,8 +6,7 @@ from pathlib import Path
 
 from narrowdown.wizard import passed_variables, terminal
 from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import lock, removal
+from narrowdown.wizard.session import folder as folders, lock, removal
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import count, duration, size, visible

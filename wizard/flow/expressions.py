@@ -26,9 +26,7 @@ from narrowdown.wizard.flow.shown import (
     Words,
     show_value,
 )
-from narrowdown.wizard.words import duration as _duration
-from narrowdown.wizard.words import elide
-from narrowdown.wizard.words import number as _number
+from narrowdown.wizard.words import duration as _duration, elide, number as _number
 
 _ALLOWED: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Filter, nodes.CondExpr, nodes.Compare,

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from narrowdown.engines import findings as base
-from narrowdown.engines import outside
+from narrowdown.engines import findings as base, outside
 from narrowdown.engines.compare.judge import judge_shrunk
 from narrowdown.engines.compare.say import say_limit, wrong_by
 from narrowdown.engines.compare.statistics import least_share

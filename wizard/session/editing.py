@@ -16,8 +16,7 @@ from narrowdown.engines.sources import paths, scripts
 from narrowdown.engines.store import copying
 from narrowdown.engines.store.content import Store, write_atomically
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import journal
+from narrowdown.wizard.session import folder as folders, journal
 from narrowdown.wizard.session.events import (
     AnyEvent,
     FindingsTaken,

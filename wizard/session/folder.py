@@ -26,8 +26,7 @@ from narrowdown.engines.store import copying, decoding, regular, sound
 from narrowdown.engines.store.content import Store, write_atomically
 from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
-from narrowdown.wizard.flow.load import load as load_flow
-from narrowdown.wizard.flow.load import shipped
+from narrowdown.wizard.flow.load import load as load_flow, shipped
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import journal, lock

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import lock
+from narrowdown.wizard.session import folder as folders, lock
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.words import size
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from narrowdown.wizard import problem_options as words
-from narrowdown.wizard import readers
+from narrowdown.wizard import problem_options as words, readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow

@@ -8,9 +8,7 @@ from collections.abc import Mapping
 
 from textual.content import Content
 
-from narrowdown.wizard.cells import ASCII as ASCII
-from narrowdown.wizard.cells import UNICODE as UNICODE
-from narrowdown.wizard.cells import Glyphs as Glyphs
+from narrowdown.wizard.cells import ASCII as ASCII, UNICODE as UNICODE, Glyphs as Glyphs
 
 # Characters of our own texts, of flows and their maps, with the ASCII character that stands for
 # each.

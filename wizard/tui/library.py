@@ -8,8 +8,7 @@ import msgspec
 
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import write_atomically
-from narrowdown.wizard import demo as demos
-from narrowdown.wizard import passed_variables, trust
+from narrowdown.wizard import demo as demos, passed_variables, trust
 from narrowdown.wizard.bundle.export import export, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around
 from narrowdown.wizard.changed_problem import begin, changes
@@ -22,8 +21,7 @@ from narrowdown.wizard.report.portable import handed_on
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import removal
+from narrowdown.wizard.session import folder as folders, removal
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.standing import stand
 from narrowdown.wizard.tui.ending import REPORT

@@ -13,10 +13,7 @@ from collections.abc import Iterable, Iterator
 from rich.cells import cell_len
 from textual.content import Content, Span
 
-from narrowdown.wizard.cells import Row
-from narrowdown.wizard.cells import clean as clean
-from narrowdown.wizard.cells import elide as elide
-from narrowdown.wizard.cells import fit as fit
+from narrowdown.wizard.cells import Row, clean as clean, elide as elide, fit as fit
 from narrowdown.wizard.words import BEFORE_UNIT
 
 _WORD = re.compile(r"\S+")

@@ -12,8 +12,7 @@ from typing import Any
 
 import onnxruntime as ort
 
-from narrowdown.engines.backends import machine
-from narrowdown.engines.backends import make as make_engine
+from narrowdown.engines.backends import machine, make as make_engine
 from narrowdown.engines.backends.base import BuildRequest, EngineInfo, list_capabilities
 from narrowdown.engines.declaration import Declaration, Option
 from narrowdown.engines.spec import EngineSpec

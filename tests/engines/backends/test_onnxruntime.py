@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
 

@@ -10,8 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.checker import environment, keeper
 from narrowdown.engines.checker.command import SMALL, CheckResult, needs, run_line, words

@@ -17,8 +17,7 @@ from narrowdown.wizard.demo import MODELS
 pytest.importorskip("distributed", reason="needs Dask distributed: pip install '.[cluster]'")
 
 from narrowdown import engines
-from narrowdown.engines.cluster import executor as ends
-from narrowdown.engines.cluster import host as hosts
+from narrowdown.engines.cluster import executor as ends, host as hosts
 from narrowdown.engines.cluster.executor import Cluster
 from narrowdown.engines.cluster.host import Greeting
 from narrowdown.engines.consent import Consent

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.compare import patterns
 from narrowdown.engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict

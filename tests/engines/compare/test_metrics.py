@@ -6,8 +6,7 @@ import ml_dtypes
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.extra import numpy as hnp
 
 from narrowdown.engines.compare import metrics

@@ -9,8 +9,7 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hn
 from onnx import TensorProto
 

@@ -6,8 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays
 
 from narrowdown.engines.data.postprocess import PostprocessProblem, apply_postprocess, top_indices

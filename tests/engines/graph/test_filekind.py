@@ -5,8 +5,7 @@ from pathlib import Path
 
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.graph import filekind
 from narrowdown.wizard.demo import MODELS

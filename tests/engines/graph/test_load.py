@@ -8,8 +8,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import external, load

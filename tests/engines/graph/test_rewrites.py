@@ -15,8 +15,7 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.graph import names, rewrites
-from narrowdown.engines.graph.rewrite_list import REWRITES as TOLD
-from narrowdown.engines.graph.rewrite_list import STABLE_FORMS
+from narrowdown.engines.graph.rewrite_list import REWRITES as TOLD, STABLE_FORMS
 from narrowdown.engines.graph.rewrites import OTHER_OPSET, REWRITES, keep_apart, rewrite_model
 from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, WRAPS
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, StepContext
 from narrowdown.engines.asking.inquiry import Inquiry

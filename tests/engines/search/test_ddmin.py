@@ -3,8 +3,7 @@
 import hashlib
 from collections.abc import Callable
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.search.ddmin import ddmin

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.search.keep_fewest import MARGIN, REFUSED, Hunt, keep_fewest

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.answer import PASSES, Answer, unknown

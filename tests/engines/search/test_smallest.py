@@ -5,8 +5,7 @@ import random
 from collections.abc import Callable, Iterable
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import PASSES, Answer, unknown

@@ -5,8 +5,7 @@ import itertools
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.known.entry import Construction

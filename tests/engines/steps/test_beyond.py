@@ -7,8 +7,7 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, StepContext
 from narrowdown.engines.compare.criterion import Criterion, Signature

@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import assume, example, given, settings, strategies as st
 
 from narrowdown.engines.asking.failure_rate import builds_to_see
 from narrowdown.engines.compare.criterion import Signature

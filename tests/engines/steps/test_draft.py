@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement

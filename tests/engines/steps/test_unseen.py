@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Unseen, Workaround

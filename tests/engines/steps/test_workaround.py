@@ -5,8 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking.failure_rate import RUNS, count_runs_needed
 from narrowdown.engines.asking.whole_model import look_at_whole

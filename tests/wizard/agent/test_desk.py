@@ -15,8 +15,7 @@ from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.problem_options import problem_from
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import lock
+from narrowdown.wizard.session import folder as folders, lock
 
 MODEL = str(MODELS / "shapes_cnn.onnx")
 

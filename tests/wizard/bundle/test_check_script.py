@@ -11,8 +11,7 @@ import msgspec
 import numpy as np
 import onnx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
 from narrowdown.engines.compare.criterion import Criterion, Signature

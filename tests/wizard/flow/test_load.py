@@ -4,8 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.wizard.flow.load import FlowProblem, load, parse, shipped
 from narrowdown.wizard.flow.model import Flow

@@ -4,8 +4,7 @@ import re
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.wizard.flow import render
 from narrowdown.wizard.flow.load import load

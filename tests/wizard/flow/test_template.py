@@ -6,8 +6,7 @@ import shlex
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.probe import HUGE
 from narrowdown.wizard.flow.expressions import fields, render, render_command

@@ -4,8 +4,7 @@ twice."""
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.differences import (

@@ -2,8 +2,7 @@
 sentence is true."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.graph import ranges
 from narrowdown.wizard.report.strip import (

@@ -26,14 +26,12 @@ from narrowdown.engines.store.content import digest_file
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner import client as client_module
-from narrowdown.wizard.runner import control, progress, walk
+from narrowdown.wizard.runner import client as client_module, control, progress, walk
 from narrowdown.wizard.runner.address import listening, shortened_path, socket_path
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.server import Server
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import events as e, folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.lock import Lock
 from narrowdown.wizard.session.problems import Held, SessionProblem

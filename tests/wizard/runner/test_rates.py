@@ -5,8 +5,7 @@ import functools
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.compare.statistics import fisher_exact
 from narrowdown.wizard.runner.rates import FALSE_ALARM, Rule, Tally, rule

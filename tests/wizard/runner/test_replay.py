@@ -6,8 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from house import CONFIRMING, PROBLEM, STEPS, LookOutcome, Params, measure, walk
-from house import Oracle as Search
+from house import CONFIRMING, PROBLEM, STEPS, LookOutcome, Oracle as Search, Params, measure, walk
 
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.compare.criterion import Criterion, Signature
@@ -25,8 +24,7 @@ from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.limits import TIMEOUT_FACTOR
 from narrowdown.wizard.runner.replay import Wanted, dry, real, recording, search
 from narrowdown.wizard.runner.table import Replay
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import events as e, folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State

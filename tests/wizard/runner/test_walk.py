@@ -23,8 +23,7 @@ from house import (
     state,
     walk,
 )
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from narrowdown.engines import installed
 from narrowdown.engines.asking import StepRefused
@@ -39,8 +38,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.workers.pool import Slot
-from narrowdown.wizard.runner import limits, progress, stepping
-from narrowdown.wizard.runner import walk as walks
+from narrowdown.wizard.runner import limits, progress, stepping, walk as walks
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.journal import NAME, Journal, read

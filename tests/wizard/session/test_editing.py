@@ -18,8 +18,7 @@ from narrowdown.wizard.changed_problem import begin, change_problem, changes, te
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import events as e, folder as folders
 from narrowdown.wizard.session.editing import holds
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.state import fold

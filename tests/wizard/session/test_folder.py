@@ -19,8 +19,7 @@ from narrowdown.engines.probe import Measurement
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import progress
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import folder, lock
+from narrowdown.wizard.session import events as e, folder, lock
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.problems import (
     AmbiguousSession,

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.probe import Inspect, Measure, Measurement
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import journal as module
+from narrowdown.wizard.session import events as e, journal as module
 from narrowdown.wizard.session.journal import (
     LINE_LIMIT,
     Journal,

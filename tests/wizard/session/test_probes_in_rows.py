@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.probe import (
     Candidate,
@@ -18,8 +17,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
 )
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import folder, journal
+from narrowdown.wizard.session import events as e, folder, journal
 from narrowdown.wizard.session.journal import NAME, Tail, encode, rewritten
 from narrowdown.wizard.session.problems import DamagedJournal, SessionProblem
 from narrowdown.wizard.session.state import State, advance

@@ -4,8 +4,7 @@ import hashlib
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Import, Inspect, Measure, Measurement, Unroll

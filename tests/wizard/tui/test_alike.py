@@ -27,8 +27,7 @@ from narrowdown.wizard.tui.widgets.evidence import drop_said, facts
 from narrowdown.wizard.tui.widgets.finish import ReportText
 from narrowdown.wizard.tui.widgets.gallery import surroundings
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 SEVEN = ("/b.0/l2", "/b.0/l1", "/b.1/l1", "/b.1/l2", "/b.2/l1", "/b.2/l2", "/l")

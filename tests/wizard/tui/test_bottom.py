@@ -8,8 +8,7 @@ from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.widgets.bottom import MOST, Bottom, Key
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -20,8 +20,7 @@ from narrowdown.wizard.tui.screens.overlays import Choose, PlainCard
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.route import Route
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -13,8 +13,7 @@ from narrowdown.wizard.tui.glyphs import ASCII
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.answers import Answers
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

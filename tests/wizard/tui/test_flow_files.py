@@ -14,8 +14,7 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.screens.overlays import Card
 from narrowdown.wizard.tui.screens.step import StepScreen
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -13,8 +13,7 @@ from narrowdown.wizard.tui.literal import literal, wrap_words
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.widgets.finish import ReportText
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 MANY = tuple(f"/block.{n}/norm/Mul" for n in range(28))

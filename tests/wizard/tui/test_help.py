@@ -15,8 +15,7 @@ from narrowdown.wizard.tui.screens.session import SessionScreen
 from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -21,8 +21,7 @@ from narrowdown.wizard.tui.screens.step import FACES, WHERE, StepScreen
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -11,9 +11,7 @@ from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session import journal
+from narrowdown.wizard.session import events as e, folder as folders, journal
 from narrowdown.wizard.tui.library import Sessions
 
 

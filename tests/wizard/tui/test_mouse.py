@@ -26,8 +26,7 @@ from narrowdown.wizard.tui.screens.setup import SetupScreen
 from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from textual.app import App, ComposeResult
 
 from narrowdown.engines.compare.criterion import Criterion

@@ -3,8 +3,7 @@ safe with any name."""
 
 import math
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.wizard.cells import Row

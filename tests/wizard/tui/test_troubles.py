@@ -18,8 +18,7 @@ from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.screens.overlays import PlainCard
 from narrowdown.wizard.tui.troubles import TITLES, Trouble, guess, troubles
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

@@ -39,8 +39,7 @@ from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import Text
 
-from . import golden
-from . import scripted as s
+from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
 Make = Callable[..., Narrowdown]

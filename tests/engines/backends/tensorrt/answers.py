@@ -34,8 +34,14 @@ if __name__ == "__main__":
     )  # as a script it has no package to import from
 from narrowdown.engines import options
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
-from narrowdown.engines.backends.tensorrt import configure, cuda, library, network, quantization
-from narrowdown.engines.backends.tensorrt import make as backend
+from narrowdown.engines.backends.tensorrt import (
+    configure,
+    cuda,
+    library,
+    make as backend,
+    network,
+    quantization,
+)
 from narrowdown.engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
 from narrowdown.engines.spec import parse
 

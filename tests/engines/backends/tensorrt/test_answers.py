@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from narrowdown.engines import installed, options
-from narrowdown.engines.backends.tensorrt import configure, network
-from narrowdown.engines.backends.tensorrt import make as tensorrt
+from narrowdown.engines.backends.tensorrt import configure, make as tensorrt, network
 from narrowdown.engines.backends.tensorrt.library import Library
 from narrowdown.engines.backends.tensorrt.settings import FLAGS, Settings, strongly_typed
 from narrowdown.engines.backends.tensorrt.switches import read_routes

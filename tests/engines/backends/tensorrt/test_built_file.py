@@ -16,8 +16,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, Capability, EngineFault, EngineMissing
-from narrowdown.engines.backends.tensorrt import built_file, execution
-from narrowdown.engines.backends.tensorrt import make as tensorrt
+from narrowdown.engines.backends.tensorrt import built_file, execution, make as tensorrt
 from narrowdown.engines.backends.tensorrt.cuda import Device
 from narrowdown.engines.consent import NOTHING
 from narrowdown.engines.data import held
