@@ -25,7 +25,7 @@ class Case(Off, frozen=True, omit_defaults=True):
     minimal: bool = False  # 1-minimality was proven
     found_by: str = ""  # step name
     # The engine spec that it fails on, where that is not the session's: its precision is an order
-    # there (``engines.asking.switches``).
+    # there (``engines.switches``).
     engine: str = ""
 
 
@@ -191,7 +191,7 @@ class Findings(
     spread: bool = False
     hidden: bool = False  # with its inner tensors watched the model is right: what the engine joins is at fault
     optimizers: tuple[str, ...] = ()  # guilty, necessary and sufficient
-    options: tuple[str, ...] = ()  # guilty, as ``engines.asking.switches`` names them
+    options: tuple[str, ...] = ()  # guilty, as ``engines.switches`` names them
     tactics: dict[
         str, str
     ] = {}  # guilty: layer -> choice, as narrowdown.engines.data.tactic_replay writes it

@@ -9,7 +9,6 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
-from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.compare.criterion import OF_CODES, Criterion, Signature
 from narrowdown.engines.compare.judge import exceed, limit, worst
 from narrowdown.engines.findings import Findings
@@ -19,6 +18,7 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import HUGE, Candidate, Check, Describe, Measure, Measurement
 from narrowdown.engines.spec import of_the_same, parse, unquantized
+from narrowdown.engines.switches import list_switches
 
 FLOAT64 = "reference:precision=fp64"
 # In the order in which they are asked: float64 has no rounding of its own to speak of; ONNX Runtime

@@ -10,7 +10,6 @@ from narrowdown.engines.asking.cheap_engine import find_emulation
 from narrowdown.engines.asking.failure_rate import RUNS, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.asking.switches import find_exact
 from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up
 from narrowdown.engines.compare.say import say_amount, say_most
 from narrowdown.engines.findings import Unseen, Workaround
@@ -45,6 +44,7 @@ from narrowdown.engines.search.verified import measure_seconds, say_seconds
 from narrowdown.engines.search.workaround_facts import find_accused
 from narrowdown.engines.search.written import write_out
 from narrowdown.engines.spec import unquantized
+from narrowdown.engines.switches import find_exact
 
 
 # The budget bounds time: at its end the smallest set so far is given, and said to be no minimum.

@@ -23,8 +23,8 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub
 from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.budget import Tries
-from narrowdown.engines.asking.switches import Family, group_by_family, prepares
 from narrowdown.engines.search.ddmin import ddmin, leave_out_groups
+from narrowdown.engines.switches import Family, group_by_family, prepares
 
 AskOff: TypeAlias = Callable[[frozenset[str]], Sub[Answer]]
 

@@ -11,7 +11,7 @@ from narrowdown.engines.asking.failure import lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import FAILURE, make_oracle
-from narrowdown.engines.asking.switches import list_firm
+from narrowdown.engines.asking.ordered import list_firm
 from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.failing import list_failing

@@ -8,8 +8,8 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.ordered import say_ordered
 from narrowdown.engines.asking.question import Fed, Question
-from narrowdown.engines.asking.switches import list_switches, say_ordered
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.statistics import binomial_interval
 from narrowdown.engines.findings import Case, Culprit
@@ -41,6 +41,7 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import Reduced, reduce_model
+from narrowdown.engines.switches import list_switches
 
 
 class ConfirmOutcome(CaseOutcome, frozen=True, kw_only=True):

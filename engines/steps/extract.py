@@ -7,7 +7,7 @@ from narrowdown.engines.asking import Count, StepContext, Sub
 from narrowdown.engines.asking.cheap_engine import shrinks_for
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
-from narrowdown.engines.asking.switches import order_precision, say_ordered
+from narrowdown.engines.asking.ordered import order_precision, say_ordered
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE

@@ -11,7 +11,6 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
-from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
@@ -33,6 +32,7 @@ from narrowdown.engines.steps.base import (
     unresolved,
 )
 from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.switches import list_switches
 
 # Who says what a construction, or a case that was varied, should give: ONNX's own evaluator, which
 # shares no code with any engine.

@@ -13,7 +13,6 @@ from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import builds_to_see, need_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.failing import count_failed_runs
@@ -29,6 +28,7 @@ from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure
 from narrowdown.engines.steps.surroundings import TABLE, Iteration, make_iteration
+from narrowdown.engines.switches import list_switches
 
 
 class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):

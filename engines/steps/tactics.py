@@ -11,7 +11,6 @@ from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.asking.switches import Switches, group_by_family, list_switches
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see
@@ -22,6 +21,7 @@ from narrowdown.engines.search.kernels import Compared, compare_kernels
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
+from narrowdown.engines.switches import Switches, group_by_family, list_switches
 
 
 class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,6 @@ from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed, has_
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle, switch_engine
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.asking.switches import Switches, list_switches
 from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.compare.say import say_first, say_most
 from narrowdown.engines.findings import Case, Close, Findings, Unseen, Workaround
@@ -41,6 +40,7 @@ from narrowdown.engines.steps.precision import CureOutcome, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import TriedRewrite, rewrite_probe, say_cure, try_rewrite
 from narrowdown.engines.steps.tactics import search_whole, tactics
+from narrowdown.engines.switches import Switches, list_switches
 
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
 

@@ -13,7 +13,7 @@ from narrowdown import engines, wizard
 ROOT = Path(__file__).parents[2]
 PACKAGES = {"engines": Path(str(engines.__path__[0])), "wizard": Path(str(wizard.__path__[0]))}
 PURE = sorted(
-    [PACKAGES["engines"] / name for name in ("findings.py", "views.py")]
+    [PACKAGES["engines"] / name for name in ("findings.py", "switches.py", "views.py")]
     + [
         path
         for room in ("asking", "search", "steps")

@@ -94,7 +94,8 @@ def test_a_log_that_lies_elsewhere_is_not_read(tmp_path: Path, name: str) -> Non
 # Lines of our own processes to each other, what an engine or our own table says, and two formats of
 # arrays, which say what is wrong with them in their own words and know NaN.
 OWN_JSON = {
-    "engines/backends/survey.py", "engines/backends/tensorrt/layers.py", "engines/backends/tensorrt/timings.py",
+    "engines/backends/survey.py", "engines/backends/tensorrt/layers.py", "engines/backends/tensorrt/switches.py",
+    "engines/backends/tensorrt/timings.py", "engines/exporting/exporter.py",
     "engines/compare/patterns.py",
     "engines/contract/suite.py", "engines/data/golden.py", "engines/data/polygraphy.py", "engines/known/factors.py",
     "engines/steps/trigger.py", "engines/store/decoding.py", "engines/workers/child.py", "engines/workers/gpus.py",

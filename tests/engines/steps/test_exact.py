@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from narrowdown.engines.asking.switches import find_exact
 from narrowdown.engines.probe import Measure
+from narrowdown.engines.switches import find_exact
 from narrowdown.engines.views import view_engine
 
-from ..steps.conftest import walk
-from ..steps.simulated import PRESENT, Simulated, random_graph
+from .conftest import walk
+from .simulated import PRESENT, Simulated, random_graph
 
 GIVEN, EXACT = "e", "e:tf32=off"
 INFO = view_engine(

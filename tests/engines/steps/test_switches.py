@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from narrowdown.engines import options
-from narrowdown.engines.asking.switches import list_switches
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.onnxruntime import DECLARATION
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.spec import parse
+from narrowdown.engines.switches import list_switches
 from narrowdown.engines.views import view_engine
 
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
