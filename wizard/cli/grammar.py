@@ -57,16 +57,18 @@ def _add_auto(made: Parser) -> None:
 
 
 def _fill_open(made: Parser) -> None:
-    add_model(made)
-    add_problem(made)
-    add_running(made)
+    _add_session(made)
     _add_auto(made)
 
 
-def _fill_run(made: Parser) -> None:
+def _add_session(made: Parser) -> None:
     add_model(made)
     add_problem(made)
     add_running(made)
+
+
+def _fill_run(made: Parser) -> None:
+    _add_session(made)
     add_expect(made)
     add_answers(made)
 
@@ -286,9 +288,7 @@ def _fill_flow(made: Parser) -> None:
 
 def _fill_step(made: Parser) -> None:
     add_one(made, "name", "NAME", "%(choices)s", choices=Steps([entry.name for entry in COMMANDS]))
-    add_model(made)
-    add_problem(made)
-    add_running(made)
+    _add_session(made)
     add_expect(made)
     add_flag(made, "--json", "the result as one JSON object on stdout")
     made.add_argument(

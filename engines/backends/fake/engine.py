@@ -87,9 +87,6 @@ class Fault(msgspec.Struct, frozen=True):
             else bool(between & {o.name for o in graph.output})
         )
 
-    def bends(self) -> bool:
-        return self.fault in ("wrong", "shifted")
-
     def bend_also(self, model: onnx.ModelProto) -> onnx.ModelProto:
         """The model with the further nodes that it has made wrong; itself where it has none."""
         for name, size in (text.rsplit("*", 1) for text in self.also):
@@ -156,11 +153,8 @@ class Faulty:
         if self._armed and fault.at == "build" and fault.drawn(request.attempt, 0):
             strike_process(fault)
         bent = fault.bend_also(self.model)
-        bent = (
-            bend_node(bent, fault.place(bent.graph), fault)
-            if self._armed and fault.bends()
-            else bent
-        )
+        if self._armed and fault.fault in ("wrong", "shifted"):
+            bent = bend_node(bent, fault.place(bent.graph), fault)
         self._armed = self._armed or bent is not self.model
         self._models, self._weights_dir = {False: self.model, True: bent}, request.weights_dir
         self._sessions: dict[bool, Session] = {}

@@ -12,7 +12,6 @@ The names stand in the library's text. 10.6 writes ``=[on|off]`` behind 455 of t
 
 import contextlib
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -24,7 +23,7 @@ from typing import Any
 from narrowdown.engines import processes
 from narrowdown.engines.backends.tensorrt.library import Library
 from narrowdown.engines.backends.tensorrt.outside import SWITCHES, say_off
-from narrowdown.engines.store import places, regular
+from narrowdown.engines.store import decoding, places, regular
 from narrowdown.engines.store.content import write_own
 
 NAME = r"(?:[a-z][A-Za-z0-9_]{2,}|[A-Za-z][A-Za-z0-9_]*(?=:))(?::[A-Za-z0-9_.]+)*"
@@ -103,7 +102,7 @@ def read_routes(listed: str) -> set[str]:
     with contextlib.suppress(ValueError, TypeError, AttributeError):
         return {
             name
-            for knob in json.loads(listed)["tuner_options"]
+            for knob in decoding.decode(listed.encode(), dict[str, Any])["tuner_options"]
             if re.search(r"[\[|]off[\]|]", str(knob.get("allowed_values")))
             and knob.get("default_value") != "off"
             and re.fullmatch(NAME, name := str(knob.get("option")).lstrip("-"))
