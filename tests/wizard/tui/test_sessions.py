@@ -165,3 +165,20 @@ async def test_the_list_is_made_when_one_comes_to_it(
         await settle(pilot, lambda: isinstance(began.screen, StepScreen))
         await pilot.press("b")
         await settle(pilot, lambda: began.screen is listed)
+
+
+async def test_enter_leads_back_before_the_sessions_are_listed(
+    session: FakeSession, make_app: Make
+) -> None:
+    s.asking(session)
+    let = threading.Event()
+    app = make_app(entries=LISTED)
+    entries = app.library.entries
+    app.library.entries = lambda *given: let.wait(60) and entries(*given)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        await pilot.press("b")
+        await settle(pilot, lambda: "go back to k7f3" in golden.text_of(app))
+        await pilot.press("enter")
+        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        let.set()

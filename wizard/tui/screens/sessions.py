@@ -261,7 +261,9 @@ class SessionsScreen(Hosted):
         """Nothing can be opened where there is nothing."""
         if action == "only":
             return bool(self._all)
-        return bool(self._entries) if action in ("open", "remove") else True
+        if action == "open":
+            return bool(self._entries or self._left)
+        return bool(self._entries) if action == "remove" else True
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """A click opens, as Enter does."""
@@ -269,9 +271,9 @@ class SessionsScreen(Hosted):
         self.action_open()
 
     def action_open(self) -> None:
-        """Open the highlighted session."""
-        if self.chosen:
-            self.host.open_session(self.chosen.path)
+        """Open the highlighted session; until they are listed, the one that one came from."""
+        if path := self._left or (self.chosen and self.chosen.path):
+            self.host.open_session(path)
 
     def action_new(self) -> None:
         """A new session."""
