@@ -28,7 +28,7 @@ def open_model(
     if not launch.is_program(arguments.model):
         yield arguments
         return
-    request = launch.Request(_place_source(arguments.model), _place_inputs(arguments.inputs))
+    request = launch.Request(place_source(arguments.model), _place_inputs(arguments.inputs))
     chosen = Path(arguments.session).expanduser().absolute() if arguments.session else None
     if chosen and (chosen / folders.DESCRIPTION).exists():
         yield _take_over(arguments, folders.describe(chosen).problem, request.source)
@@ -102,7 +102,7 @@ def _take_over(arguments: argparse.Namespace, there: Problem, source: str) -> ar
     )
 
 
-def _place_source(text: str) -> str:
+def place_source(text: str) -> str:
     """The program with its path absolute. Raises Refusal."""
     path, function = split_function(text)
     if not function and not path.endswith(".pt2"):

@@ -4,11 +4,8 @@ a program that copies them stands for a Python with torch."""
 import json
 import os
 import re
-import shutil
-import stat
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import onnx
@@ -17,46 +14,9 @@ import pytest
 from narrowdown.engines.exporting import launch
 
 from ..docs.shown import ROOT, of
+from ..exports import ENGINE, RECORDED, program
 from ..here import run_check
 from .conftest import Narrowdown
-
-RECORDED = Path(__file__).parents[1] / "engines" / "exporting" / "recorded"
-ENGINE = ("--engine", "onnxruntime:optimization=all")
-
-
-class Program(NamedTuple):
-    """What is named as a model, the Python that exports it, and what that copies."""
-
-    source: str
-    python: str
-    recorded: Path
-    runs: Path
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        return (self.source, "--torch-python", self.python, *ENGINE)
-
-    @property
-    def started(self) -> int:
-        """How often it exported."""
-        return len(self.runs.read_text().splitlines()) if self.runs.exists() else 0
-
-
-def program(folder: Path, name: str) -> Program:
-    """A program whose export is the recorded one of that name."""
-    recorded = folder / name
-    shutil.copytree(RECORDED / name, recorded)
-    source, python, runs = folder / "model.py", folder / "python", folder / "runs"
-    source.write_text("def build(): ...\n")
-    python.write_text(
-        f"#!{sys.executable}\nimport sys, json, pathlib, shutil\n"
-        "if sys.argv[1] == '-c':\n    sys.exit(0)\n"
-        "request = json.loads(pathlib.Path(sys.argv[2]).read_text())\n"
-        f"open({str(runs)!r}, 'a').write(request['source'] + chr(10))\n"
-        f"shutil.copytree({str(recorded)!r}, request['out'], dirs_exist_ok=True)\n"
-    )
-    python.chmod(python.stat().st_mode | stat.S_IXUSR)
-    return Program(f"{source}:build", str(python), recorded, runs)
 
 
 def session_of(out: str) -> Path:
