@@ -60,7 +60,7 @@ from narrowdown.wizard.tui.troubles import Trouble
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom, Key
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, profile
-from narrowdown.wizard.tui.widgets.finish import Journey, ReportText, Todos
+from narrowdown.wizard.tui.widgets.finish import Banner, Journey, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Gallery, Surroundings
 from narrowdown.wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
 from narrowdown.wizard.tui.widgets.route import Crumb, Route, crumb
@@ -140,6 +140,7 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         ReportText(),
         Journey(),
         Todos(),
+        Banner(),
         Panel(name),
         Troubles(),
         Surroundings(),
@@ -203,6 +204,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(ReportText).tell([Section(name, blocks), Section(name, blocks)])
     app.query_one(Journey).tell((plot, state.route))
     app.query_one(Todos).tell([Deed(name, name), Deed(name)])
+    app.query_one(Banner).tell((name, name, "fails"))
     app.query_one(Panel).name_it(name, name)
     app.query_one(Troubles).show(
         tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER)

@@ -99,13 +99,13 @@ def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_pa
     first = start("open", *gate.words)
     first.until("[Enter] to run it")
     first.press("\r")
-    first.until("stop now")
+    first.until("x stop")
     session = the_session(tmp_path)
     runner = snapshot(session)["pid"]
     first.child.kill(signal.SIGKILL)
     assert left_alone(session)
     second = start("resume", session.name)
-    second.until("stop now")
+    second.until("x stop")
     gate.open()
     second.until("Yes, it fails here")
     assert snapshot(session)["pid"] == runner, "the same runner, never restarted"
@@ -128,7 +128,7 @@ def test_the_terminal_is_closed(
     terminal = start("open", *gate.words, deaf=deaf)
     terminal.until("[Enter] to run it")
     terminal.press("\r")
-    terminal.until("stop now")
+    terminal.until("x stop")
     session = the_session(tmp_path)
     terminal.hang_up()
     assert left_alone(session)
@@ -144,7 +144,7 @@ def test_quit_leaves_it_running_and_others_look_on(
     first = start("open", *gate.words)
     first.until("[Enter] to run it")
     first.press("\r")
-    first.until("stop now")
+    first.until("x stop")
     session = the_session(tmp_path)
     looker = start("watch", session.name, "--display", "tui")
     looker.until("only looks on")
@@ -156,7 +156,7 @@ def test_quit_leaves_it_running_and_others_look_on(
     assert f"narrowdown resume {session.name}" in first.raw
     assert not snapshot(session)["stopping"]
     second = start("resume", session.name)
-    second.until("stop now")
+    second.until("x stop")
     gate.open()
     second.until("Yes, it fails here")
     looker.until("Yes, it fails here")
@@ -175,7 +175,7 @@ def test_sigterm_gives_the_terminal_back(
     terminal = start("open", *gate.words)
     terminal.until("[Enter] to run it")
     terminal.press("\r")
-    terminal.until("stop now")
+    terminal.until("x stop")
     terminal.child.kill(signal.SIGTERM)
     assert terminal.code() == 130
     assert "\x1b[?1049l" in terminal.raw, "the alternate screen is left"
@@ -192,7 +192,7 @@ def test_another_window_takes_over_and_the_first_takes_it_back(
     first = start("open", *gate.words)
     first.until("[Enter] to run it")
     first.press("\r")
-    first.until("stop now")
+    first.until("x stop")
     session = the_session(tmp_path)
     runner = snapshot(session)["pid"]
     second = start("resume", session.name)
