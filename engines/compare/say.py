@@ -1,17 +1,22 @@
-"""Errors as the sentences of steps say them."""
+"""Errors and answers as the sentences of steps say them."""
 
 import math
+import re
 from collections.abc import Sequence
 
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import OTHER_SHAPE, limit, margin
-from narrowdown.engines.probe import HUGE
+from narrowdown.engines.compare.criterion import ANSWERS, Criterion
+from narrowdown.engines.compare.judge import OTHER_SHAPE, gives_answer, limit, margin
+from narrowdown.engines.probe import HUGE, SampleResult, Score
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
 # Chosen.
 NEAR = 1.1
 # What an output is that has no values to compare, by the ``problem`` of its score.
 UNLIKE = {"missing": "missing", "shape": "of another shape than the reference's"}
+
+# Names that exporters give to outputs of class scores: only of these "another answer" is said
+# unasked.
+_CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
 
 
 def say_first(*cases: tuple[object, str]) -> str:
@@ -127,3 +132,34 @@ def say_allowed(rule: Criterion, output: str) -> str:
     if rule.metric == "rel_l2":
         return say_percent(rule.tolerances.get(output, rule.tolerance))
     return say_limit(rule, output).removeprefix(f"{rule.metric} ")
+
+
+def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
+    """Whether the predicted class is another, of each output that gives class scores: of one that is
+    judged by its answers, and of one whose name says so and that has rows: a vector may be one
+    score at each moment."""
+    scores = [s for r in results for s in r.outputs]
+    judged = rule.metric in ANSWERS
+    said = list(_say_no_answer(scores, rule)) if judged else []
+    for name in dict.fromkeys(s.name for s in scores):
+        of_it = [s for s in scores if s.name == name and s.answer is not None and s.answer.rows]
+        classes = any(len(s.shape) > 1 for s in of_it) and _CLASS_SCORES.search(name)
+        if not of_it or not (judged or classes):
+            continue
+        rows = [(s.answer.rows, s.answer.top1) for s in of_it if s.answer]
+        total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
+        things = f"{total} {'samples' if all(n == 1 for n, _ in rows) else 'rows'}"
+        now = f"another in {other} of {things}" if other else f"unchanged in all {things}"
+        said.append(f"The predicted class of {name} is {now}.")
+    return tuple(said)
+
+
+def _say_no_answer(scores: list[Score], rule: Criterion) -> tuple[str, ...]:
+    """Which outputs hold nothing that a metric of answers judges, and what decides in its place."""
+    differing = [s for s in scores if not (s.equal or s.problem)]
+    names = dict.fromkeys(s.name for s in differing if not gives_answer(s, rule.metric))
+    judged = "masks of integers or boxes (x1 y1 x2 y2)" if rule.metric == "iou" else "class scores"
+    return tuple(
+        f"{name} holds no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess."
+        for name in names
+    )

@@ -24,6 +24,7 @@ from narrowdown.engines.compare.judge import (
     margin,
     worst,
 )
+from narrowdown.engines.compare.say import say_answers
 from narrowdown.engines.compare.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
@@ -154,7 +155,7 @@ def _look_around(
         words.say_made_up(findings, outcome),
         firm.said,
         words.say_outcome(outcome, tried),
-        *words.say_answers(m.results, model.rule),
+        *say_answers(m.results, model.rule),
         *words.say_beside(model, m, outcome, near),
         *model.ctx.engine_info.notes,
     )

@@ -4,7 +4,6 @@ Whether the reference is to be believed, as sentences of compare: what golden ou
 engines and the last place of the numbers say of it, and what to do about it.
 """
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.ordered import order_precision
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
-from narrowdown.engines.compare.criterion import ANSWERS, TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import by_sample, find_largest, gives_answer, worst
+from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
+from narrowdown.engines.compare.judge import by_sample, find_largest, worst
 from narrowdown.engines.compare.say import (
     NEAR,
     UNLIKE,
@@ -37,11 +36,6 @@ from narrowdown.engines.spec import unquantized
 
 if TYPE_CHECKING:  # the step stands on its words
     from narrowdown.engines.steps.compare import CompareOutcome
-
-# Names that exporters give to outputs of class scores: only of these "another answer" is said
-# unasked.
-_CLASS_SCORES = re.compile(r"logit|prob|class|score|softmax|label", re.IGNORECASE)
-
 
 # What a verdict rests on, by ``_find_case``.
 OF_THE_VERDICT = {
@@ -229,37 +223,6 @@ def say_made_up(findings: Findings, found: "CompareOutcome") -> str:
     n = len(findings.samples)
     tried = "Only one made-up input was" if n == 1 else f"Only {n:,} made-up inputs were"
     return f"{tried} tried. Give real ones: --inputs batch.npz."
-
-
-def say_answers(results: tuple[SampleResult, ...], rule: Criterion) -> tuple[str, ...]:
-    """Whether the predicted class is another, of each output that gives class scores: of one that is
-    judged by its answers, and of one whose name says so and that has rows: a vector may be one
-    score at each moment."""
-    scores = [s for r in results for s in r.outputs]
-    judged = rule.metric in ANSWERS
-    said = list(_say_no_answer(scores, rule)) if judged else []
-    for name in dict.fromkeys(s.name for s in scores):
-        of_it = [s for s in scores if s.name == name and s.answer is not None and s.answer.rows]
-        classes = any(len(s.shape) > 1 for s in of_it) and _CLASS_SCORES.search(name)
-        if not of_it or not (judged or classes):
-            continue
-        rows = [(s.answer.rows, s.answer.top1) for s in of_it if s.answer]
-        total, other = sum(n for n, _ in rows), sum(round(n * share) for n, share in rows)
-        things = f"{total} {'samples' if all(n == 1 for n, _ in rows) else 'rows'}"
-        now = f"another in {other} of {things}" if other else f"unchanged in all {things}"
-        said.append(f"The predicted class of {name} is {now}.")
-    return tuple(said)
-
-
-def _say_no_answer(scores: list[Score], rule: Criterion) -> tuple[str, ...]:
-    """Which outputs hold nothing that a metric of answers judges, and what decides in its place."""
-    differing = [s for s in scores if not (s.equal or s.problem)]
-    names = dict.fromkeys(s.name for s in differing if not gives_answer(s, rule.metric))
-    judged = "masks of integers or boxes (x1 y1 x2 y2)" if rule.metric == "iou" else "class scores"
-    return tuple(
-        f"{name} holds no {judged}, so rel_l2 decides there in place of {rule.metric}; see --postprocess."
-        for name in names
-    )
 
 
 # What is wrong with the reference, or with golden outputs and the model, or with who judged them,
