@@ -92,7 +92,8 @@ def test_the_document_says_of_each_cause_what_the_catalogue_says() -> None:
 def test_no_rule_names_what_is_not_in_the_catalogue() -> None:
     found = {rule.cause for group in RULES for rule in group.rules}
     found |= {name for name, _, _ in list_proven(Evidence(Findings(), CASE, [], "float32"))}
-    assert found == {kind.name for kind in KINDS}
+    # An export is held against PyTorch by its own step: no rule over a case names it.
+    assert found | {"export"} == {kind.name for kind in KINDS}
 
 
 @pytest.mark.parametrize(("runs", "cause"), [(1, "unknown"), (2, "nondeterminism")])
