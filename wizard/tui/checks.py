@@ -1,17 +1,20 @@
 """What Setup says beside each field. Pure but for looking at files; imports no engine and no onnx,
 except to check a flow."""
 
+import argparse
 import shlex
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from narrowdown.engines.exporting.launch import is_program
 from narrowdown.wizard import problem_options as words, readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
+from narrowdown.wizard.from_pytorch import place_source
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 
@@ -27,9 +30,11 @@ def as_path(text: str) -> str:
 
 
 def model(text: str) -> str:
-    """The absolute path. Raises Refusal."""
+    """The absolute path; of a PyTorch program what names it. Raises Refusal."""
     if not text.strip():
         raise BadUsage("Which model? Type the path of an .onnx file.")
+    if is_program(as_path(text)):
+        return place_source(as_path(text))
     return str(words.model_file(as_path(text)))
 
 
@@ -99,6 +104,18 @@ def _each(check: Callable[[str], object]) -> Callable[[str], list[str]]:
         return values
 
     return read
+
+
+def split_inputs(text: str) -> tuple[str, ...]:
+    """The files of the field for inputs, as typed."""
+    return tuple(as_path(part) for part in _parts(text))
+
+
+def show_exported(named: argparse.Namespace) -> dict[str, str]:
+    """What stands in the fields once a PyTorch program is exported; nothing for an ONNX file."""
+    if not hasattr(named, "exported"):
+        return {}
+    return {"model": named.model, "inputs": ", ".join(named.inputs), "flow": named.flow}
 
 
 def _parts(text: str) -> list[str]:

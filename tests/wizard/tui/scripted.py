@@ -10,6 +10,7 @@ import pytest
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
+from narrowdown.engines.problem import Exported
 from narrowdown.engines.steps.layerwise import LayerwiseOutcome
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
@@ -226,8 +227,10 @@ class FakeLibrary:
 
     executor = LOCAL
 
-    def create(self, problem: Problem) -> Path:
-        self.created.append(problem)
+    def create(
+        self, problem: Problem, exported: Exported | None = None, place: str | None = None
+    ) -> Path:
+        self.created.append(msgspec.structs.replace(problem, exported=exported))
         return self.session.folder
 
     def weight(self, folder: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
+from narrowdown.engines.exporting import launch
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import shipped
@@ -20,6 +21,7 @@ from narrowdown.wizard.tui.screens.setup import ADVANCED, ROWS, SetupScreen
 from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.lines import Text
 
+from ...exports import program
 from . import golden, scripted as s
 from .scripted import FakeSession, settle
 
@@ -249,6 +251,34 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
     assert (problem.tolerance, problem.metric, problem.seed) == ({"": 0.5}, "max_abs", 9)
     assert problem.engine == base.engine
     assert app.library.created == []
+
+
+async def test_a_pytorch_program_is_exported_when_the_session_starts(
+    session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = program(tmp_path, "right")
+    monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    real = launch.installed.importable
+    monkeypatch.setattr(
+        launch.installed, "importable", lambda name: name not in launch.PACKAGES and real(name)
+    )
+    app = make_app(folder=None)
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = await open_new_form(app, pilot)
+        form.query_one("#model", Input).value = f"{tmp_path / 'nowhere.py'}:build"
+        await pilot.press("f5")
+        await settle(pilot, lambda: "nowhere.py" in form.query_one("#problem-model", Text).text)
+        assert made.started == 0
+        form.query_one("#model", Input).value = made.source
+        await pilot.press("f5")
+        await settle(pilot, lambda: bool(app.library.created))
+    (problem,) = app.library.created
+    assert (made.started, problem.flow) == (1, "pytorch")
+    assert problem.exported.source == made.source
+    assert Path(problem.model).name == "model.onnx"
+    assert [Path(path).name for path in problem.inputs] == ["inputs-0.npz"]
+    assert not Path(problem.model).exists(), "no session was made of it here"
 
 
 async def test_what_is_rarely_needed_is_behind_a_fold(

@@ -3,8 +3,10 @@ what is wrong. Each is checked when left; nothing runs before Start. The set-up 
 there is changed in the same form. How sessions run (--jobs, --budget, --executor) is said on the
 command line."""
 
+import argparse
 import asyncio
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -16,6 +18,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Button, Input
 
 from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import INPUT_KINDS
 from narrowdown.wizard.schedulers import LOCAL
@@ -38,7 +41,12 @@ class Row(msgspec.Struct, frozen=True):
 
 _DEFAULT = Problem(model="")
 ROWS = (
-    Row("model", "Model", "An ONNX file. It is read, never changed.", "path/to/model.onnx"),
+    Row(
+        "model",
+        "Model",
+        "An ONNX file, or a PyTorch program (model.py:build), which runs once.",
+        "path/to/model.onnx",
+    ),
     Row(
         "engine",
         "Engine under test",
@@ -239,8 +247,20 @@ class SetupScreen(Hosted):
     def _made(self, answers: Mapping[str, str]) -> Path:
         """The new session's folder; blocks. Raises Refusal, ``OSError``, ``ValueError``."""
         library = self.host.library
-        problem = checks.build(answers, self._base, library.executor)
-        return library.edit(self._source, problem) if self._source else library.create(problem)
+        if self._source:
+            problem = checks.build(answers, self._base, library.executor)
+            return library.edit(self._source, problem)
+        typed = argparse.Namespace(
+            model=checks.model(answers["model"]),
+            inputs=list(checks.split_inputs(answers["inputs"])),
+            flow=checks.flow(answers["flow"]),
+            session=None,
+            torch_python="",
+        )
+        with open_model(typed, partial(self.app.call_from_thread, self.host.say)) as named:
+            answers = {**answers, **checks.show_exported(named)}
+            problem = checks.build(answers, self._base, library.executor)
+            return library.create(problem, getattr(named, "exported", None), named.session)
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""
