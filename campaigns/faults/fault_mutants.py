@@ -66,6 +66,7 @@ _QUEUED = "        self._queue.append(job)\n        self._dispatch()\n        tr
 _CRASHED = (
     "        if getattr(self, '_crashed', False):\n            return Measurement(status='crash')\n"
 )
+_NUMBER = '        number = -code if code < 0 and why == "died" else 0\n'
 _LOCKING = "        fcntl.flock(fd, kind | fcntl.LOCK_NB)\n"
 _NOTED = "        if kind == fcntl.LOCK_EX and os.fstat(fd).st_size:\n            return False\n"
 
@@ -81,7 +82,7 @@ MUTANTS = (
     Mutant(
         "a-crash-spreads", "a SIGSEGV costs no other probe than its own", "segv", "whole flow",
         (
-            (POOL, "        facts: dict[str, Any] = {}\n", "        facts: dict[str, Any] = {}\n        self._crashed = True\n"),
+            (POOL, _NUMBER, f"{_NUMBER}        self._crashed = True\n"),
             (POOL, _QUEUED, _CRASHED + _QUEUED),
         ),
     ),
@@ -93,12 +94,12 @@ MUTANTS = (
         "last-line-lost", "a whole line stays, whatever is killed", "event", "reduce",
         (
             (
-                JOURNAL, "self.state = read.fold()\n",
-                "self.state = [before for before, _, _ in read.walk()][-1]\n",
+                JOURNAL, "self.state = fold(resolved(scan, path))\n",
+                "self.state = fold([*resolved(scan, path)][:-1])\n",
             ),
             (
-                JOURNAL, "good = read.good\n",
-                "good = path.read_bytes()[: max(read.good - 1, 0)].rfind(b'\\n') + 1\n",
+                JOURNAL, "good = scan.good\n",
+                "good = path.read_bytes()[: max(scan.good - 1, 0)].rfind(b'\\n') + 1\n",
             ),
         ),
     ),

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.wizard.cli import arguments, entry
+from narrowdown.wizard.agent.desk import Desk
+from narrowdown.wizard.cli import arguments, entry, mcp
 from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard.follow_up import ALL
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.tui.library import Sessions
@@ -67,6 +69,7 @@ _NAMED = {
     "help": None,  # likewise
     "flow": ["check", "{session}/flow.yaml"],
     "diff-tactics": ["--dir", "{session}"],
+    "mcp": None,  # its tools have doors of their own
 }
 
 
@@ -156,7 +159,9 @@ _ASKED: dict[str, Callable[[Sessions, Path, Path], object]] = {
     "edit": lambda library, place, work: library.edit(
         place, msgspec.structs.replace(library.problem(place), seed=9)
     ),
-    "after": lambda library, place, work: library.after(place),
+    "after": lambda library, place, work: library.after(place, ALL),
+    "follow_ups": lambda library, place, work: library.follow_ups(place),
+    "report": lambda library, place, work: library.report(place),
     "weight": lambda library, place, work: library.weight(place),
 }
 # Of what the user types, or of ours; what deletes the session, or remembers for how long it may
@@ -184,8 +189,37 @@ def of_the_screens() -> Iterator[Door]:
     yield door("open", ({"do": "rewind", "to": "sanitize"},))
 
 
+# What a coding agent can ask of a session, as the server's tools call it.
+_TOOLS: dict[str, Callable[[Desk, Path], object]] = {
+    "run": lambda desk, place: desk.run(str(place), 1.0),
+    "answer": lambda desk, place: desk.answer(str(place), "yes", {}, 1.0),
+    "status": lambda desk, place: desk.status(str(place), 1.0),
+    "report": lambda desk, place: desk.report(str(place), "json"),
+}
+
+
+def of_the_agents() -> Iterator[Door]:
+    """The tools of the server for coding agents, which can give no consent: nothing is run there,
+    whatever has been agreed to on the way."""
+
+    def door(name: str) -> Door:
+        def call(place: Path, work: Path, more: tuple[str, ...]) -> int:
+            desk = Desk(mcp.begin, mcp.typed, mcp.finish)
+            try:
+                _TOOLS[name](desk, place)
+            except Refusal as refusal:
+                return refusal.code
+            finally:
+                desk.close()
+            return 0
+
+        return Door(f"agents: {name}", call, gated=name == "answer")
+
+    return map(door, _TOOLS)
+
+
 def all_doors() -> list[Door]:
-    return [*of_the_command_line(), *of_the_screens()]
+    return [*of_the_command_line(), *of_the_screens(), *of_the_agents()]
 
 
 def forgotten() -> set[str]:
@@ -196,4 +230,9 @@ def forgotten() -> set[str]:
         if not any(a.dest in _SESSIONS for a in parser._actions)
     }
     calls = {name for name in vars(Sessions) if not name.startswith("_")}
-    return (lines - _NAMED.keys()) | (calls - _ASKED.keys() - set(_OWN))
+    tools = {name for name in vars(Desk) if not name.startswith("_")}
+    return (
+        (lines - _NAMED.keys())
+        | (calls - _ASKED.keys() - set(_OWN))
+        | (tools - _TOOLS.keys() - {"open", "close"})  # a model of the client's own; nothing
+    )

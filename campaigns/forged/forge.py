@@ -625,6 +625,7 @@ KEPT = {
     "wizard/session/folder.py": "the sessions",
     "wizard/ladder/environments.py": "releases",
     "engines/backends/tensorrt/kept_timings.py": "timings",
+    "engines/backends/tensorrt/switches.py": "names, of which a pattern keeps letters and figures",
 }
 
 

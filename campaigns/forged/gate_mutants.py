@@ -42,6 +42,12 @@ _ALL = '("all",)'
 _PROBLEM = "trust.admit(folders.describe(place).problem, arguments.yes_run_scripts"
 MUTANTS = (
     Mutant(
+        "a coding agent's tools",
+        "wizard/agent/desk.py",
+        "trust.admit(about.problem)",
+        f"trust.admit(about.problem, {_ALL})",
+    ),
+    Mutant(
         "resume",
         "wizard/cli/run.py",
         "trust.admit(about.problem, arguments.yes_run_scripts)",

@@ -12,6 +12,7 @@ from narrowdown.wizard.cli import entry, matrix
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load
+from narrowdown.wizard.follow_up import ALL
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import folder as folders
@@ -85,7 +86,7 @@ def test_nothing_is_made_of_a_session_that_goes_on_before_it_is_agreed_to(
             f"narrowdown.wizard.{door}.begin_after", lambda *_, **__: pytest.fail("it was made")
         )
     with pytest.raises(Refusal) as refused:
-        Sessions(Options()).after(theirs)
+        Sessions(Options()).after(theirs, ALL)
     assert refused.value.code == Exit.NEEDS_PERSON
     for command in ("after", "trigger"):
         words = [command, str(theirs), "--display", "none"]
