@@ -21,6 +21,11 @@ from .simulated import RULE, Simulated, graph
 
 FLOW = load("accuracy").flow
 CHAIN = [() if i == 0 else (i - 1,) for i in range(12)]
+# The same with an operator of its own at each node: nodes of one operator become one culprit.
+VARIED = msgspec.structs.replace(
+    graph(CHAIN),
+    nodes=tuple(msgspec.structs.replace(n, op=f"{n.op}{n.id}") for n in graph(CHAIN).nodes),
+)
 
 
 def follow(
@@ -66,7 +71,7 @@ def test_a_culprit_that_the_first_one_hides_is_named_on_engines_that_keep_no_nod
 ) -> None:
     """ONNX Runtime, commands: what is accused is computed by the reference, from what the engine
     gives it."""
-    engine = Simulated.single(graph(CHAIN), added, keeps=False)
+    engine = Simulated.single(VARIED, added, keeps=False)
     findings, route = follow(engine)
     assert accused(findings) == set(added)
     assert set(ranges.decode(findings.righted)) == set(added)
@@ -74,6 +79,18 @@ def test_a_culprit_that_the_first_one_hides_is_named_on_engines_that_keep_no_nod
     assert route.count("minimal-case") == len(added)
     watched = [q for q in engine.asked if "'marks'" in q and "'nodes'" not in q]
     assert any("'righted'" in q for q in watched), "the next round looks at what is left"
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_nodes_of_one_operator_that_fail_alone_cost_no_round_each(keeps: bool) -> None:
+    added = {2: 0.05, 6: 0.2, 9: 0.5}
+    engine = Simulated.single(graph(CHAIN), added, keeps=keeps)
+    findings, route = follow(engine)
+    (culprit,) = findings.culprits
+    assert ranges.decode(culprit.case.node_ids) == (9,)
+    assert {*culprit.also} == {"n2", "n6"}
+    assert set(ranges.decode(findings.keep if keeps else findings.righted)) == set(added)
+    assert route.count("minimal-case") == 2
 
 
 @pytest.mark.parametrize(
@@ -84,7 +101,7 @@ def test_a_workaround_is_looked_for_where_rounds_go_on_and_no_culprit_is_new(
     added: dict[int, float], stubborn: set[int], rounds: int
 ) -> None:
     """A neighbour that fails of the same cause is counted with the culprit that it stands by."""
-    engine = Simulated.single(graph(CHAIN), added, keeps=False, stubborn=frozenset(stubborn))
+    engine = Simulated.single(VARIED, added, keeps=False, stubborn=frozenset(stubborn))
     findings, route = follow(engine)
     assert len(findings.culprits) == 1
     assert accused(findings) <= set(added)
