@@ -124,6 +124,8 @@ NOT_ASKED = {
         ),
         HOW,
     ),
+    "auto": "A on the screens does the same",
+    "torch_python": "the first Python on the PATH that has torch is taken",
     "help": "F1",
     "display": "the form is the display",
     "session": "the form begins a session of its own",
