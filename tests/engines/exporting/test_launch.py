@@ -64,6 +64,20 @@ def test_the_first_interpreter_with_torch_is_taken(
             launch.find_python(named)
 
 
+@pytest.mark.parametrize("part", ["", ".", "here"])
+def test_the_folder_that_one_stands_in_is_no_place_for_an_interpreter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    monkeypatch.setattr(launch.installed, "importable", lambda _: False)
+    (tmp_path / "here").mkdir()
+    for folder in (tmp_path, tmp_path / "here"):
+        fake_python(folder, "")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", part)
+    with pytest.raises(launch.NoTorch):
+        launch.find_python("")
+
+
 def test_ours_is_taken_where_it_has_torch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch.installed, "importable", lambda _: True)
     assert launch.find_python("") == sys.executable
