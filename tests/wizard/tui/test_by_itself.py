@@ -274,5 +274,6 @@ async def test_a_key_opens_the_report(
             await settle(pilot, lambda: bool(opened))
         else:
             await settle(pilot, lambda: isinstance(app.screen, PlainCard))
-            await settle(pilot, lambda: "report.html" in golden.text_of(app))
+            # A long path goes on in the next row, behind the card's frame.
+            await settle(pilot, lambda: "report.html" in re.sub(r"[^\w.]", "", golden.text_of(app)))
     assert [url.endswith("report.html") for url in opened] == [True] * window

@@ -18,7 +18,6 @@ from narrowdown.wizard.tui.screens.overlays import (
     MapCard,
     Pick,
     ProbesCard,
-    Reading,
     RewindCard,
 )
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen
@@ -94,9 +93,9 @@ async def test_the_keys_of_the_bottom_line_can_be_clicked(
     app = make_app()
 
     async with app.run_test(size=(140, 40)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and "w why" in golden.text_of(app))
-        await pilot.click(*key_of(app, "why"))
-        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        await settle(pilot, lambda: app.scene is not None and "? help" in golden.text_of(app))
+        await pilot.click(*key_of(app, "help"))
+        await settle(pilot, lambda: isinstance(app.screen, Card))
         await pilot.press("escape")
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
         await pilot.click(*key_of(app, "run it"))
