@@ -105,7 +105,8 @@ async def test_the_keys_of_the_bottom_line_can_be_clicked(
 async def test_sessions_and_the_form_by_mouse_alone(session: FakeSession, make_app: Make) -> None:
     s.ended(session)
     entries = [
-        Summary(name, session.folder, f"{name}.onnx", node="layerwise") for name in ("a1b2", "k7f3")
+        Summary(name, session.folder.with_name(name), f"{name}.onnx", node="layerwise")
+        for name in ("a1b2", "k7f3")
     ]
     app = make_app(folder=None, entries=entries)
     async with app.run_test(size=(80, 24)) as pilot:
