@@ -128,7 +128,7 @@ def test_it_walks_the_flow_and_its_case_is_checked(
     assert "1 of 5 nodes fails: squash" in ran.out
     assert "the engine is drift:tanh=exact" in ran.out
     case = place / "case"
-    assert f"(python {case}/check.py shows the fault again)" in ran.out
+    assert f"python {case}/check.py shows the fault again" in ran.out
     assert "drift" not in re.sub(
         r"cannot run drift: check.py does|--engine drift", "", (case / "commands.sh").read_text()
     )

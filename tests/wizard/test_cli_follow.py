@@ -107,6 +107,7 @@ def test_a_prompt_takes_a_number_an_id_or_nothing(typed: str) -> None:
             "answer": "yes",
             "note": "",
             "settings": {},
+            "go": True,
         }
     ]
     assert ("is not one of the answers" in text) == typed.startswith("7")

@@ -79,13 +79,13 @@ def test_screens_keep_to_what_the_terminal_knows(
 ) -> None:
     """Its colours and no more of them; ASCII where other characters would not show."""
     shown = start(TERM=name, **{"COLORTERM": None, "LANG": "C.UTF-8", "LC_ALL": None, **more})
-    shown.until("n starts a new session")
+    shown.until("to start a new session")
     shown.press("n")
     shown.together("Engine under test", "Start")
     shown.resize(104, 30)
     shown.together("Engine under test", "Start")
     shown.press("\x1b")
-    shown.until("n starts a new session")
+    shown.until("to start a new session")
     shown.press("q")
     assert shown.code() == 0
     assert colours(shown.raw) == {wanted}
