@@ -49,6 +49,7 @@ from narrowdown.wizard.tui.screens.overlays import (
     Choose,
     NoteCard,
     PlainCard,
+    Reading,
     Welcome,
 )
 from narrowdown.wizard.tui.screens.session import SessionScreen
@@ -478,9 +479,8 @@ class Narrowdown(InTurn[int]):
             self.open_url(file.as_uri())
             self.say(f"Opened in the browser: {file}")
         else:
-            self.trouble(
-                "The report", f"No browser can be opened from here. The report lies in\n{file}"
-            )
+            said = "No browser can be opened from here. The report lies in"
+            self.push_screen(Reading("The report", [("", said), ("", str(file))]))
 
     # What screens ask of the app
 
