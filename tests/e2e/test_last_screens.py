@@ -36,7 +36,7 @@ TODO: Mapping[str, tuple[str, ...]] = {
         "SESSION/worked-around.onnx", "Send the case folder",
         "python SESSION/case/check.py", "narrowdown replay SESSION --expect fixed", "report.html tells all",
     ),
-    "unresolved": ("r goes back to any question, to answer it otherwise.", "report.html tells all"),
+    "unresolved": ("Press [r] to go back to any question and answer it otherwise.", "report.html tells all"),
 }  # fmt: skip
 
 

@@ -135,7 +135,7 @@ PAIRS = {
     ),
     "stopped": Pair(
         r"Nothing works on this session",
-        r"Stopped\. Everything measured is kept\. R goes on\.$",
+        r"Stopped\. Everything measured is kept\. Press R to go on\.$",
         stopped,
     ),
     "held": Pair(
