@@ -25,6 +25,7 @@ from narrowdown.wizard.session.editing import edit
 from narrowdown.wizard.session.events import FindingsTaken
 from narrowdown.wizard.session.following import why_nothing_follows
 from narrowdown.wizard.session.single import PREFIX, single_flow, single_question
+from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import price, size
 
 FLOW: Final = "after"
@@ -51,7 +52,7 @@ def begin_after(
     what that session has. ``step``: one step alone, with these ``params``, in place of the flow.
     ``executor``: where it will be measured. Raises Refusal, which leaves nothing behind, also where
     an engine of it is not installed there; SessionProblem, FlowProblem, ``OSError``."""
-    problem = _check_source(source, executor)
+    problem, _ = _check_source(source, executor)
     if score:
         problem = msgspec.structs.replace(
             problem, score=score, digests={**problem.digests, **digest_score(score)}
@@ -66,16 +67,16 @@ def begin_after(
 def ask_one(source: Path, step: str, executor: str = LOCAL) -> Path:
     """The folder of a new session that asks one question after the ended one in ``source``. Raises
     what ``begin_after`` does."""
-    problem = _check_source(source, executor)
-    own, end = load(str(source / folders.FLOW)).flow, folders.load(source).end
-    verdict = own.ends[end].verdict if end in own.ends else "unresolved"
+    problem, state = _check_source(source, executor)
+    ends = load(str(source / folders.FLOW)).flow.ends
+    verdict = ends[state.end].verdict if state.end in ends else "unresolved"
     name, text = single_question(step, verdict)
     asked = msgspec.structs.replace(problem, flow=name)
     return edit(source, asked, text, taken=_take_findings(source))[0]
 
 
-def _check_source(source: Path, executor: str) -> Problem:
-    """What a session is about from which another may go on. Raises Refusal."""
+def _check_source(source: Path, executor: str) -> tuple[Problem, State]:
+    """What a session is about from which another may go on, and how it stands. Raises Refusal."""
     problem, state = folders.describe(source).problem, folders.load(source)
     name = folders.name_for_command(source)
     if why := why_nothing_follows(state, problem):
@@ -85,7 +86,7 @@ def _check_source(source: Path, executor: str) -> Problem:
             f"{name}: {why}{to_do}",
         )
     require_engines(problem, executor, said=f"{name}: ")
-    return problem
+    return problem, state
 
 
 class FollowUp(msgspec.Struct, frozen=True):

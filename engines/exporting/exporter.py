@@ -183,16 +183,11 @@ def read_inputs(path: str, module: Any, like: Any) -> tuple[tuple[Any, ...], dic
     if not isinstance(found, Mapping):
         return as_call(found)
     found = tensors(found)
-    names = list(inspect.signature(module.forward).parameters)
-    if like is not None and (named := as_call(like)[1]):
-        names = list(named)
+    named = as_call(like)[1] if like is not None else {}
+    names = list(named or inspect.signature(module.forward).parameters)
     if all(name in found for name in names[: len(found)]):
-        ordered = tuple(found[name] for name in names if name in found)
-        return (
-            ((), {n: found[n] for n in names if n in found})
-            if like is not None and as_call(like)[1]
-            else (ordered, {})
-        )
+        given = {name: found[name] for name in names if name in found}
+        return ((), given) if named else (tuple(given.values()), {})
     if unknown := sorted(set(found) - set(names)):
         if all(name.startswith("arr_") for name in found):
             return tuple(found.values()), {}
@@ -502,23 +497,19 @@ def pair_program(
 
 
 def find_constants(
-    model: Any,
-    program: Any,
-    call: Any,
-    recorder: Any,
-    module: Any,
-    outputs: Mapping[str, list[list[Any]]],
+    model: Any, call: Any, module: Any, by_module: Mapping[str, tuple[str, int]]
 ) -> dict[str, dict[str, str]]:
     """Name of a constant that the exporter has computed -> the module that gives it in eager PyTorch,
-    where that is another value."""
+    where that is another value. ``by_module``: as ``pair_program`` pairs."""
     import torch
 
     constants = {v.name: v for v in model.graph.initializers.values() if v.const_value is not None}
-    pairs = {n: p for n, p in pair_program(program, outputs).items() if n in constants}
+    pairs = {n: p for n, p in by_module.items() if n in constants}
     if not pairs:
         return {}
     given: dict[str, list[list[Any]]] = {}
-    with following(module, recorder, given, {path for path, _ in pairs.values()}), torch.no_grad():
+    recorder, wanted = make_recorder()(), {path for path, _ in pairs.values()}
+    with following(module, recorder, given, wanted), torch.no_grad():
         module(*call[0], **call[1])
     found: dict[str, dict[str, str]] = {}
     for name, (path, place) in pairs.items():
@@ -604,11 +595,10 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     values = {n: as_array(t) for n, t in zip(finals, golden[0], strict=True)}
     differences, folded = dict[str, list[dict[str, str]]](), dict[str, dict[str, str]]()
     try:
-        folded = find_constants(
-            model, program.exported_program, (args, kwargs), make_recorder()(), module, outputs
-        )
+        by_module = pair_program(program.exported_program, outputs)
+        folded = find_constants(model, (args, kwargs), module, by_module)
         inner, differences = record_inner(
-            module, (args, kwargs), (program, model), (first.calls, outputs), request["bytes"]
+            module, (args, kwargs), (program, model), (first.calls, by_module), request["bytes"]
         )
         values = {**inner, **values}
         pairs = len(inner)
@@ -658,21 +648,20 @@ def record_inner(
     module: Any,
     call: Any,
     made: tuple[Any, Any],
-    eager: tuple[Sequence[Call], Mapping[str, list[list[Any]]]],
+    eager: tuple[Sequence[Call], Mapping[str, tuple[str, int]]],
     most: int,
 ) -> tuple[dict[str, Any], dict[str, list[dict[str, str]]]]:
     """(inner values of eager PyTorch by ONNX tensor, what differs by module)."""
     import torch
 
     program, model = made
-    calls, outputs = eager
+    calls, by_module = eager
     recorder = make_recorder()
     theirs = recorder()
     run_program(program.exported_program, call, theirs)
     same = align(calls, theirs.calls)
     last = {c.node: place for place, c in enumerate(theirs.calls)}
     tensors = {v.name: v for node in model.graph for v in node.outputs if v.name}
-    by_module = pair_program(program.exported_program, outputs)
     by_module = {n: p for n, p in by_module.items() if n in tensors}
     sizes = {name: tensor_bytes(v) for name, v in tensors.items()}
     room, chosen = most, dict[str, int]()

@@ -199,7 +199,7 @@ def _look_closer(asked_of: Comparison, found: Parted, tensor: int) -> Sub[Parted
     own = max((badness(s, asked_of.rule) for r in alone.results for s in r.outputs), default=None)
     part = Part(
         tensor,
-        cut_around(index, found.errors, tensor),
+        tuple(ranges.decode(probe.candidate.nodes)),
         own,
         alone.artifacts,
         msgspec.structs.replace(probe, save=""),

@@ -81,11 +81,9 @@ class _Asking:
     def cures(self, off: tuple[Family, ...]) -> Sub[bool]:
         return (yield from self.look(chain(*off))).passes
 
-    def breaks(
-        self, base: frozenset[str], guilty: Sequence[str], beside: tuple[str, ...]
-    ) -> Sub[bool]:
-        """Whether it fails with only these on, of ``base``."""
-        return (yield from self.look(base.difference(guilty, beside))).fails
+    def breaks(self, guilty: Sequence[str], beside: tuple[str, ...]) -> Sub[bool]:
+        """Whether it fails with only these on."""
+        return (yield from self.look(self.names.difference(guilty, beside))).fails
 
     def builds_with(self, on: tuple[Family, ...]) -> Sub[bool]:
         """Whether it builds with only these on; raises ``_Found`` where it passes."""
@@ -131,7 +129,7 @@ def search_switches(
     alone: Answer = yield from tried.look(base.difference(guilty), needed=True)
     if alone.passes and base == tried.names:
         others = tuple(name for name in chain(*tried.families) if name not in guilty)
-        beside = yield from ddmin(others, partial(tried.breaks, base, guilty))
+        beside = yield from ddmin(others, partial(tried.breaks, guilty))
         beside = () if tried.stopped else beside
         # What breaks it together is accused together.
         together = (*guilty, *(name for name in beside if not prepares(name)))

@@ -7,8 +7,6 @@ import io
 import textwrap
 import tokenize
 
-import msgspec
-
 
 def remarks(struct: type) -> dict[str, str]:
     """Each field's comment in the source, also of a struct that it stands on."""
@@ -26,10 +24,7 @@ def _own_remarks(struct: type) -> dict[str, str]:
     }
     (made,) = ast.parse(source).body
     assert isinstance(made, ast.ClassDef)
-    bases = [
-        b for b in struct.__bases__ if b is not msgspec.Struct and issubclass(b, msgspec.Struct)
-    ]
-    said = {name: words for base in bases for name, words in remarks(base).items()}
+    said: dict[str, str] = {}
     end = made.lineno
     for node in made.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):

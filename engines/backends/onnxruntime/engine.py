@@ -33,6 +33,7 @@ from narrowdown.engines.backends.onnxruntime.outside import (
     PLAIN_WEIGHTS,
     PROVIDERS,
     split_pairs,
+    tell_provider,
 )
 from narrowdown.engines.backends.onnxruntime.values import PLAIN, unwrap_array, wrap_array
 from narrowdown.engines.data import held
@@ -328,7 +329,7 @@ def _start_session(model: onnx.ModelProto, weights_dir: str, settings: Settings)
     )
     if providers != [PROVIDERS["cpu"]]:
         config.add_session_config_entry("session.record_ep_graph_assignment_info", "1")
-    told = optimizers.tell_provider(
+    told = tell_provider(
         {
             **msgspec.structs.asdict(settings),
             "provider_options": options.with_libraries(settings.provider_options, _copy_held),

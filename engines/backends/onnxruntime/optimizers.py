@@ -9,7 +9,6 @@ version.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from narrowdown.engines.nearest import suggestion
 
@@ -75,15 +74,6 @@ def of_provider(provider: str, told: Mapping[str, str]) -> tuple[str, ...]:
     """The provider's options that are not at their plainest. ``told``: those that it is given."""
     table = PROVIDERS.get(provider, {})
     return tuple(key for key, (usual, plain) in table.items() if told.get(key, usual) != plain)
-
-
-def tell_provider(chosen: Mapping[str, Any]) -> dict[str, str]:
-    """What the provider is told by option values of a spec, those that are switched off at their
-    plainest."""
-    told = dict(pair.split("=", 1) for pair in chosen["provider_options"])
-    table = PROVIDERS.get(chosen["provider"], {})
-    off = (key for key in chosen["disabled_optimizers"] if key in table)
-    return told | {key: table[key][1] for key in off}
 
 
 def of_graph(names: Iterable[str]) -> list[str]:

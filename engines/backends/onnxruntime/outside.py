@@ -37,7 +37,7 @@ def check_part(found: Found) -> CheckPart:
         "config": {} if _prepacks(chosen) else PLAIN_WEIGHTS,
     }
     settings["config"] = {**settings["config"], **split_pairs(chosen["session_config"])}
-    told = optimizers.tell_provider(chosen)
+    told = tell_provider(chosen)
     if told and not chosen["provider_library"]:
         settings["provider_options"] = [told, {}][: len(settings["providers"])]
     if library := chosen["provider_library"]:
@@ -72,6 +72,14 @@ def plug_in_name(library: str) -> str:
 def split_pairs(texts: Iterable[str]) -> dict[str, str]:
     """``KEY=VALUE`` each, as a dict."""
     return dict(text.split("=", 1) for text in texts)
+
+
+def tell_provider(chosen: Mapping[str, Any]) -> dict[str, str]:
+    """What the provider is told by option values of a spec, those that are switched off at their
+    plainest."""
+    table = optimizers.PROVIDERS.get(chosen["provider"], {})
+    off = (key for key in chosen["disabled_optimizers"] if key in table)
+    return split_pairs(chosen["provider_options"]) | {key: table[key][1] for key in off}
 
 
 def literal_session() -> CheckPart:

@@ -95,14 +95,16 @@ class Answers(OptionList, inherit_bindings=False):
 
     def _paint(self) -> None:
         width = self.scrollable_content_region.width or self.app.size.width - 6
-        lead = max((cell_len(text + word) for text, word in map(self._told, self._rows)), default=0)
+        told = map(self._told, range(len(self._rows)))
+        lead = max((cell_len(text + word) for text, word in told), default=0)
         for index in range(min(self.option_count, len(self._rows) + bool(self.folded))):
             self.replace_option_prompt_at_index(index, self._prompt(index, width, lead))
 
-    def _told(self, offer: Offered) -> tuple[str, str]:
-        """(its text, what is said of it)."""
+    def _told(self, index: int) -> tuple[str, str]:
+        """(text of the answer in this row, what is said of it)."""
+        offer = self._rows[index]
         word = "" if not offer.recommended else "  recommended" if self._measured else "  proposed"
-        return f"{self._rows.index(offer) + 1} {offer.text}", word
+        return f"{index + 1} {offer.text}", word
 
     def _prompt(self, index: int, width: int, lead: int) -> Content:
         """An answer, and beside it where it leads, or why it is out: all of them in one column where
@@ -116,7 +118,7 @@ class Answers(OptionList, inherit_bindings=False):
         offer = self._rows[index]
         goes = f"{g.arrow} {title(self._flow, offer.goto)}" if self._flow else ""
         beside = f"({offer.out})" if offer.out else goes
-        text, word = self._told(offer)
+        text, word = self._told(index)
         before = cell_len(f"{caret} ")
         taken = cell_len(text + word)
         head = [(f"{caret} ", "bold"), (text, bold), (word, "$recommended")]
