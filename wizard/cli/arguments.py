@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from narrowdown.wizard.cli.grammar import COMMANDS, add_command
+from narrowdown.wizard.cli.grammar import COMMANDS
 from narrowdown.wizard.cli.parsing import Command, Parser, inner
 from narrowdown.wizard.exits import BadUsage
 
@@ -72,7 +72,7 @@ def parser(only: str = "") -> Parser:
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for entry in COMMANDS:
         if only in ("", entry.name):
-            entry.fill(add_command(commands, entry.name, entry.command, entry.text))
+            entry.add_to(commands)
     return top
 
 

@@ -5,7 +5,7 @@ import argparse
 import importlib
 import os.path
 import shlex
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from narrowdown.engines.nearest import suggestion
@@ -71,6 +71,47 @@ def _called(action: argparse.Action, prog: str) -> str:
     return f"{command} command" if action.dest == "action" else command
 
 
+class Option(NamedTuple):
+    """A place of a command, or an option: what argparse is told of it."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+    def add_to(self, made: argparse._ActionsContainer) -> None:
+        made.add_argument(*self.names, **self.settings)
+
+    def without_default(self) -> "Option":
+        """The same; what is not given is None."""
+        return Option(self.names, {**self.settings, "default": None})
+
+
+def one(*names: str, **settings: Any) -> Option:
+    """A place, or an option with a value."""
+    return Option(names, settings)
+
+
+def each(name: str, metavar: str, text: str, **more: Any) -> Option:
+    """An option that can be given several times."""
+    return one(name, metavar=metavar, help=text, action="append", default=[], **more)
+
+
+def flag(name: str, text: str) -> Option:
+    """An option without a value."""
+    return one(name, action="store_true", help=text)
+
+
+class Group(NamedTuple):
+    """Options that --help lists below a title."""
+
+    title: str
+    options: tuple[Option, ...]
+
+    def add_to(self, made: argparse._ActionsContainer) -> None:
+        group = made.add_argument_group(self.title)
+        for option in self.options:
+            option.add_to(group)
+
+
 class Command(NamedTuple):
     """A command's function by name, imported when it is called."""
 
@@ -84,6 +125,28 @@ class Command(NamedTuple):
         return int(function(arguments))
 
 
+class Entry(NamedTuple):
+    """A command: ``text`` is what it does in a line; ``below``: the commands of its own."""
+
+    name: str
+    command: Command
+    text: str
+    options: tuple[Option | Group, ...]
+    below: "tuple[Entry, ...]" = ()
+
+    def add_to(self, commands: "argparse._SubParsersAction[Parser]") -> None:
+        text = f"{self.text[:1].upper()}{self.text[1:]}."
+        made = commands.add_parser(self.name, help=self.text, description=text)
+        made.set_defaults(command=self.command, parser=made)
+        for option in self.options:
+            option.add_to(made)
+        if self.below:
+            names = "|".join(entry.name for entry in self.below)
+            inside = made.add_subparsers(metavar=names, parser_class=Parser)
+            for entry in self.below:
+                entry.add_to(inside)
+
+
 def inner(made: Parser) -> dict[str, Parser]:
     """The commands below a command, by name; none where it has none."""
     found = [action for action in made._actions if isinstance(action, argparse._SubParsersAction)]
@@ -92,9 +155,10 @@ def inner(made: Parser) -> dict[str, Parser]:
 
 class Steps:
     """The names of the steps that can be run alone, ours and those of other packages; looked up
-    only when they are asked for. ``commands``: of the command line, which are no steps."""
+    only when they are asked for. ``commands``: gives those of the command line, which are no
+    steps."""
 
-    def __init__(self, commands: Collection[str] = ()) -> None:
+    def __init__(self, commands: Callable[[], Collection[str]] = tuple) -> None:
         self._commands = commands
 
     def __iter__(self) -> Iterator[str]:
@@ -110,7 +174,7 @@ class Steps:
         none."""
         from narrowdown.engines.steps.registry import BROKEN, STEPS
 
-        if name not in STEPS and name in self._commands:
+        if name not in STEPS and name in self._commands():
             return f"'{name}' is a command of its own and no step: narrowdown {name} --help says what it takes."
         if name in STEPS:
             return f"The step '{name}' only makes sense in a flow."
