@@ -25,11 +25,13 @@ class Script(NamedTuple):
     settings: dict[str, list[dict[str, Any]]]
 
 
-def read_answers(path: str, flow: Flow) -> Script:
-    """The scripted answers, checked against the flow. Raises Refusal (exit 2) naming what is wrong
-    and the nearest right word."""
-    data, lines = load_texts(path)
+def read_answers(path: str | None, flow: Flow) -> Script:
+    """The scripted answers, checked against the flow; none without a file. Raises Refusal (exit 2)
+    naming what is wrong and the nearest right word."""
     script = Script({}, {})
+    if not path:
+        return script
+    data, lines = load_texts(path)
     for node, value in data.items():
         if node not in flow.nodes:
             at, hint = _at(path, lines.key(node)), suggestion(node, flow.nodes, " ")

@@ -10,6 +10,7 @@ from typing import Any
 from narrowdown.wizard.cli.grammar import COMMANDS
 from narrowdown.wizard.cli.parsing import Command, Parser, inner
 from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard.schedulers import LOCAL
 
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"
 # Options that other tools let several values follow, and what such a value looks like.
@@ -68,7 +69,12 @@ def parser(only: str = "") -> Parser:
     top.add_argument(
         "-V", "--version", action="version", version=_Version(), help="print the version"
     )
-    top.set_defaults(command=Command("sessions", "home"), display="auto", parser=top)
+    # What not every command takes, and the program asks of each.
+    top.set_defaults(
+        command=Command("sessions", "home"), parser=top, display="auto", json=False, executor=LOCAL,
+        jobs=0, budget=0.0, retry_unresolved=False, auto=False, answers=None, rewind=None,
+        reference=None, yes_run_scripts=[],
+    )  # fmt: skip
     commands = top.add_subparsers(metavar="COMMAND", parser_class=Parser)
     for entry in COMMANDS:
         if only in ("", entry.name):

@@ -3,8 +3,9 @@
 import argparse
 import sys
 from collections.abc import Callable, Collection
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
@@ -24,7 +25,7 @@ from narrowdown.wizard.problem_options import changed_since, problem_from, say_u
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options, Policy
-from narrowdown.wizard.schedulers import LOCAL, require_cluster
+from narrowdown.wizard.schedulers import require_cluster
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.problems import of_system
 from narrowdown.wizard.session.state import State
@@ -91,8 +92,7 @@ def go_on(
     answers."""
     out = sys.stderr if arguments.display == "json" else sys.stdout
     print(f"narrowdown: {said}", file=out, flush=True)
-    flow = flow_of(place)
-    answers = read_answers(script, flow) if script else Script({}, {})
+    answers = read_answers(script, flow_of(place))
     return walk(place, arguments, answers, consent, person=person)
 
 
@@ -133,12 +133,12 @@ def resume(arguments: argparse.Namespace) -> int:
     if before.seq:
         say_changed(about)
     person = not arguments.answers and guided(before, display_name(arguments, person=True))
-    flow = flow_of(place)
+    answers = read_answers(arguments.answers, flow_of(place))
     if not before.seq and any((place / "models").glob("*.onnx")):
         terminal.say(
             f"the journal of '{place}' is gone or empty, so the session begins anew; its models are still there."
         )
-    return walk(place, arguments, scripted(arguments, flow), consent, person=person, before=before)
+    return walk(place, arguments, answers, consent, person=person, before=before)
 
 
 def say_changed(about: folders.Description) -> None:
@@ -188,14 +188,9 @@ def watch(arguments: argparse.Namespace) -> int:
     name = display_name(arguments, person=False)
     if name == "tui":
         return screens(place, arguments, watching=True)
-    flow = flow_of(place)
-    shown = display(name, flow)
-    client = Client.attach(place, "watch", name="narrowdown watch")
-    try:
-        code = Follower(client, shown, name=folders.name_for_command(place)).run(controls=False)
-    finally:
-        client.close()
-    return code
+    shown, called = display(name, flow_of(place)), folders.name_for_command(place)
+    with closing(Client.attach(place, "watch", name="narrowdown watch")) as client:
+        return Follower(client, shown, name=called).run(controls=False)
 
 
 def start(
@@ -220,14 +215,14 @@ def begin(
     if (
         loaded.flow.reference
         and problem.reference == Problem(model="").reference
-        and not getattr(arguments, "reference", "")
+        and not arguments.reference
     ):
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
-    script = scripted(arguments, loaded.flow)
+    script = read_answers(arguments.answers, loaded.flow)
     passed_variables.refuse(problem, arguments.pass_env, executor(arguments))
     consent = agree(given)
     if problem is not given:  # the flow may be somebody else's
-        consent = trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))
+        consent = trust.admit(problem, arguments.yes_run_scripts)
     return session_folder(problem, loaded.text, arguments.session), script, consent
 
 
@@ -243,12 +238,6 @@ def agreed(problem: Problem, yes: Collection[str] = (), edited: Problem | None =
             f"what may run could not be remembered, so resume and replay will ask for --yes-run-scripts. {said}"
         )
         return error.consent
-
-
-def scripted(arguments: argparse.Namespace, flow: Flow) -> Script:
-    """The answers of ``--answers``; none without it. Raises Refusal (exit 2)."""
-    path = getattr(arguments, "answers", None)
-    return read_answers(path, flow) if path else Script({}, {})
 
 
 def walk(
@@ -273,7 +262,7 @@ def walk(
         answers=script.answers,
         settings=script.settings,
         handed=passed,
-        offers=person and (name == "tui" or wants_auto(arguments)),
+        offers=person and (name == "tui" or arguments.auto),
         detach=arguments.detach,
         consent=consent,
         first=first_requests(place, arguments, person=person),
@@ -294,8 +283,8 @@ def walk(
     ):
         terminal.say(excuse)
     since = (before or folders.load(place)).seq
-    client = Client.open(place, options, name=f"narrowdown {arguments.parser.prog.split()[-1]}")
-    try:
+    called = f"narrowdown {arguments.parser.prog.split()[-1]}"
+    with closing(Client.open(place, options, name=called)) as client:
         if arguments.detach:
             said = f"{place.name} runs on its own: 'narrowdown watch {place}' looks at it."
             print(said, file=sys.stderr if name == "json" else sys.stdout)
@@ -307,8 +296,6 @@ def walk(
             client, shown, prompt=prompt, since=since, name=folders.name_for_command(place)
         )
         code = follower.run()
-    finally:
-        client.close()
     if follower.watched:
         return code  # whoever holds the session writes what is handed on
     if code == Exit.MISSING and installed.find_change():
@@ -318,33 +305,22 @@ def walk(
     return finish(place, code, text=name == "plain")
 
 
-def wants_auto(arguments: argparse.Namespace) -> bool:
-    """Whether the session is to go on by itself as far as it can."""
-    return bool(getattr(arguments, "auto", False))
-
-
 def first_requests(
     place: Path, arguments: argparse.Namespace, *, person: bool
 ) -> tuple[dict[str, Any], ...]:
-    """What the runner is asked before anything else: ``--rewind``, ``--auto``. Raises Refusal as
-    ``rewinding`` does."""
-    first = rewinding(place, getattr(arguments, "rewind", None))
-    if person and wants_auto(arguments) and (first or not folders.load(place).end):
-        first = (*first, requests.encode(requests.SetPolicy("walk")))
-    return first
+    """What the runner is asked before anything else: ``--rewind``, ``--auto``. Raises Refusal (exit
+    2) where the route has not been at what ``--rewind`` names."""
+    first: list[requests.Request] = []
+    if arguments.rewind:
+        from narrowdown.wizard.runner.control import find_anchor
 
-
-def rewinding(place: Path, to: str | None) -> tuple[dict[str, Any], ...]:
-    """The request behind ``--rewind``. Raises Refusal (exit 2) where the route has not been
-    there."""
-    if not to:
-        return ()
-    from narrowdown.wizard.runner.control import find_anchor
-
-    try:
-        return (requests.encode(requests.Rewind(find_anchor(folders.load(place), to))),)
-    except LookupError as error:
-        raise BadUsage(f"--rewind: {error.args[0]}") from None
+        try:
+            first.append(requests.Rewind(find_anchor(folders.load(place), arguments.rewind)))
+        except LookupError as error:
+            raise BadUsage(f"--rewind: {error.args[0]}") from None
+    if person and arguments.auto and (first or not folders.load(place).end):
+        first.append(requests.SetPolicy("walk"))
+    return tuple(map(requests.encode, first))
 
 
 def session_folder(problem: Problem, flow_text: str, chosen: str | None) -> Path:
@@ -378,17 +354,17 @@ def flow_of(place: Path) -> Flow:
 def executor(arguments: argparse.Namespace) -> str:
     """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not
     installed."""
-    return require_cluster(str(getattr(arguments, "executor", LOCAL)))
+    return require_cluster(arguments.executor)
 
 
 def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:
-    """What the words of a command say of its runner, those left out that it does not have, and
-    ``more``. Raises Refusal as ``executor`` does."""
+    """What the words of a command say of its runner, and ``more``. Raises Refusal as ``executor``
+    does."""
     return Options(
-        jobs=getattr(arguments, "jobs", 0),
-        budget=getattr(arguments, "budget", 0.0),
+        jobs=arguments.jobs,
+        budget=arguments.budget,
         executor=executor(arguments),
-        retry_unresolved=getattr(arguments, "retry_unresolved", False),
+        retry_unresolved=arguments.retry_unresolved,
         **more,
     )
 
@@ -405,13 +381,13 @@ def display_name(arguments: argparse.Namespace, *, person: bool) -> str:
     return "tui" if person and terminal.person_present() and terminal.draws_screens() else "plain"
 
 
-def display(name: str, flow: Flow, *, asks: bool = False) -> Display:
-    """A text display on stdout; ``asks``: as of ``PlainDisplay``."""
+def display(name: str, flow: Flow, out: TextIO | None = None, *, asks: bool = False) -> Display:
+    """A text display, on stdout where ``out`` is no other; ``asks``: as of ``PlainDisplay``."""
     if name == "json":
-        return JsonDisplay(sys.stdout)
+        return JsonDisplay(out or sys.stdout)
     if name == "none":
         return Display()
-    return PlainDisplay(flow, sys.stdout, asks=asks)
+    return PlainDisplay(flow, out, asks=asks)
 
 
 def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool = False) -> int:
@@ -422,7 +398,7 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
 
     first = first_requests(place, arguments, person=True) if place else ()
     options = runner_options(arguments, first=first)
-    library = Sessions(options, yes=getattr(arguments, "yes_run_scripts", ()), watch=watching)
+    library = Sessions(options, yes=arguments.yes_run_scripts, watch=watching)
     code, left = run_terminal(
         folder=place, library=library, welcome=getattr(arguments, "welcome", "")
     )

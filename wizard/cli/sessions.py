@@ -33,7 +33,6 @@ def home(arguments: argparse.Namespace) -> int:
         return screens(None, arguments)
     if terminal.at_terminal():
         terminal.say(terminal.why_text())
-    arguments.json = False
     return sessions(arguments)
 
 

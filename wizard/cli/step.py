@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -22,9 +23,7 @@ from narrowdown.wizard.cli.results import nothing_failed, result
 from narrowdown.wizard.cli.shown import found
 from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.flow.load import in_words
-from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.from_pytorch import open_model
-from narrowdown.wizard.plain import Display, JsonDisplay, PlainDisplay
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import problem_from, say_usual
 from narrowdown.wizard.report.read import Reading, read
@@ -67,13 +66,10 @@ def follow(arguments: argparse.Namespace, place: Path, consent: Consent) -> int:
     since = folders.load(place).seq
     passed = passed_variables.chosen(place, arguments.pass_env, run.executor(arguments))
     options = run.runner_options(arguments, handed=passed, consent=consent)
-    client = Client.open(place, options, name=f"narrowdown step {arguments.name}")
-    try:
-        code = Follower(
-            client, _display(arguments, flow), since=since, name=folders.name_for_command(place)
-        ).run()
-    finally:
-        client.close()
+    shown = run.display(arguments.display, flow, sys.stderr if arguments.json else sys.stdout)
+    called = folders.name_for_command(place)
+    with closing(Client.open(place, options, name=f"narrowdown step {arguments.name}")) as client:
+        code = Follower(client, shown, since=since, name=called).run()
     if code == Exit.STOPPED:
         terminal.say(f"the session is safe: 'narrowdown resume {place}' goes on.")
         return code
@@ -185,12 +181,3 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         wants = in_words(said, key) if key in params else f"{said}."
         raise BadUsage(f"--with {key}={params.get(key, '')}: {wants}") from None
     return params
-
-
-def _display(arguments: argparse.Namespace, flow: Flow) -> Display:
-    out = sys.stderr if arguments.json else sys.stdout
-    if arguments.display == "none":
-        return Display()
-    if arguments.display == "json":
-        return JsonDisplay(out)
-    return PlainDisplay(flow, out)
