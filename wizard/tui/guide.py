@@ -2,6 +2,7 @@
 ``Narrowdown.fill_in_keys`` fills them in."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 GRAPH = "Each row is a node; a line at the left leads from a node down to those that read it; the suspect is marked."
 DEPTH = "Error by depth: one column a tensor, from the first node to the last; each row up is a fixed factor more."
@@ -51,6 +52,57 @@ PANELS: Mapping[str, str] = {
     "files-panel": "The folder to share: whoever gets it needs only the engine, not this program.",
 }
 
+
+class CardWords(NamedTuple):
+    """Of a card with a list: its title, what its keys do, and what it shows."""
+
+    title: str
+    hint: str
+    about: str
+
+
+CHOICE = CardWords(
+    "",
+    "arrows choose, [Enter] takes, {close} closes",
+    "Arrows choose a line. Press [Enter] to take it, {close} to close the card and change nothing.",
+)
+PICK = CardWords(
+    "",
+    "type to narrow, arrows choose, [Enter] takes, {close} closes",
+    "What fits into the field. Typing leaves those that hold what was typed; arrows choose, [Enter] takes the line.",
+)
+TERMS = CardWords(
+    "Words used here",
+    "arrows choose, [PgUp] [PgDn] scroll, {close} closes",
+    "Words explained: what it is, why it matters here, where to read on. Arrows choose a word. Press {scroll_up} "
+    "and {scroll_down} to scroll what is said of it.",
+)
+MAP = CardWords(
+    "Map",
+    "arrows choose, [PgUp] [PgDn] scroll, {close} closes",
+    "Every step of the flow, then its ends, in the order of the flow. A tick marks the answers given; the detail says "
+    "what a step is for and where each of its answers leads.",
+)
+COMMANDS = CardWords(
+    "Same, by hand",
+    "arrows choose a tool, {copy} copies it, {close} closes",
+    "The same step done by other tools, to see it without this program or to put it into a script. Press {copy} or "
+    "[Enter] to copy the highlighted one: to the clipboard and into last-command.txt in the folder of the "
+    "session.",
+)
+REWIND = CardWords(
+    "Rewind",
+    "arrows choose, [Enter] goes back, {close} closes",
+    "The questions that you have answered, the latest first. Going back to one sets aside what was answered "
+    "from there on; what was measured stays known, so the way back is quick. The other answers of that "
+    "question lead to other branches.",
+)
+PROBES = CardWords(
+    "Probes of this step",
+    "arrows choose, [Enter] shows its log, {close} closes",
+    "The tries of this step, the latest first: what was tried, how it came out, how far off it was. Press "
+    "[Enter] to see what the engine wrote during one.",
+)
 WHY = "Why the recommended answer is recommended, then what this step is for; at an end, the reason for every answer."
 PICTURES = (
     f"Around the suspect. {GRAPH} {DEPTH} The model: every node from left to right, coloured by the smallest part that "

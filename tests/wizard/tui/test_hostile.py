@@ -34,6 +34,7 @@ from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
+from narrowdown.wizard.tui.guide import CardWords
 from narrowdown.wizard.tui.literal import clean, elide, fit, join_contents, literal
 from narrowdown.wizard.tui.scene import Scene, Slot, Work
 from narrowdown.wizard.tui.screens.overlays import (
@@ -43,14 +44,12 @@ from narrowdown.wizard.tui.screens.overlays import (
     Entry,
     Field,
     Fields,
+    Listed,
     LogCard,
-    MapCard,
     NoteCard,
     PlainCard,
-    ProbesCard,
     Reading,
-    RewindCard,
-    TermsCard,
+    Welcome,
 )
 from narrowdown.wizard.tui.screens.overlays.card import Card
 from narrowdown.wizard.tui.screens.overlays.pick import Pick
@@ -189,10 +188,13 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(TitleLine).tell(whole)
     app.query_one(Crumb).tell((plot, state.route, "layerwise"))
     app.query_one(Route).tell((plot, state.route, name, name))
-    app.query_one(Evidence).show(
-        {"message": name, "culprit": name, name: name},
-        ("culprit", name, "profile"),
-        seen=Seen(Sight((-3.0, -1.0), 1), metric=name),
+    app.query_one(Evidence).tell(
+        (
+            {"message": name, "culprit": name, name: name},
+            ("culprit", name, "profile"),
+            "",
+            Seen(Sight((-3.0, -1.0), 1), metric=name),
+        )
     )
     app.query_one(Doing).show(work, hunt)
     app.query_one(Probes).show(rows, 9.0)
@@ -235,12 +237,12 @@ class Everything(App[None]):
 
 def subclasses(kind: type) -> set[str]:
     """Names of all classes of ours below this one that nothing is derived from."""
-    below = {c for child in kind.__subclasses__() for c in (child, *child.__subclasses__())}
-    return {
-        c.__name__
-        for c in below
-        if c.__module__.startswith("narrowdown.wizard.") and not c.__subclasses__()
-    }
+    found: set[str] = set()
+    for child in kind.__subclasses__():
+        found |= subclasses(child)
+        if child.__module__.startswith("narrowdown.wizard.") and not child.__subclasses__():
+            found.add(child.__name__)
+    return found
 
 
 def test_no_widget_is_left_out() -> None:
@@ -283,18 +285,16 @@ def draw(texts: list[str]) -> None:
             entry = Entry(text, text, text, text, keep=len(text) % 2 == 0)
             for card in (
                 Reading(text, [(text, text), (text, [(text, text)])]),
+                Welcome(text, [(text, text)]),
                 PlainCard(text, text, before=text),
                 LogCard([text], text),
                 Choose(text, text, [("a", text, text)]),
                 Fields(text, text, [Field("a", text)]),
                 NoteCard(text),
-                TermsCard([entry], text=text),
+                Listed(CardWords(text, text, text), [entry], text),
                 CommandsCard([entry], lambda _: text, text),
-                RewindCard([entry]),
-                ProbesCard([entry]),
                 Pick(text, [entry], text),
                 Drawing(text, Gallery(scene(text))),
-                MapCard([entry], text=text),
             ):
                 app.push_screen(card)
                 await pilot.pause()

@@ -14,11 +14,9 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import (
     Card,
+    Listed,
     LogCard,
-    MapCard,
     Pick,
-    ProbesCard,
-    RewindCard,
 )
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen
 from narrowdown.wizard.tui.screens.setup import SetupScreen
@@ -134,7 +132,7 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
     async with app.run_test(size=(104, 40)) as pilot:
         await settle(pilot, lambda: "cannot tell" in golden.text_of(app))
         await pilot.press("o")
-        await settle(pilot, lambda: isinstance(app.screen, ProbesCard))
+        await settle(pilot, lambda: isinstance(app.screen, Listed))
         await click(pilot, "cannot tell  nodes 144-191")
         await settle(
             pilot, lambda: isinstance(app.screen, LogCard) and "Probe 4" in golden.text_of(app)
@@ -144,7 +142,7 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
         await pilot.press("m")
         await settle(
             pilot,
-            lambda: isinstance(app.screen, MapCard) and "Check the check" in golden.text_of(app),
+            lambda: isinstance(app.screen, Listed) and "Check the check" in golden.text_of(app),
         )
         app.screen.query_one(OptionList).highlighted = 0
         await settle(pilot, lambda: "Its answers lead to" in golden.text_of(app))
@@ -156,7 +154,7 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
     async with app.run_test(size=(104, 40)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
         await pilot.press("r")
-        await settle(pilot, lambda: isinstance(app.screen, RewindCard))
+        await settle(pilot, lambda: isinstance(app.screen, Listed))
         await click(pilot, "Does it fail here?")
         await settle(pilot, lambda: any(r["do"] == "rewind" for r in session.sent))
 

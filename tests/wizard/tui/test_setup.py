@@ -163,7 +163,9 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
         await pilot.press("f2")
         await settle(pilot, lambda: isinstance(app.screen, Pick))
         await pilot.press(*"own", "enter")
-        await settle(pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._shown) > 1)
+        await settle(
+            pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._entries) > 1
+        )
         await pilot.press("enter")  # the first file, not the way up
         await settle(pilot, lambda: app.screen is form and "Line 14" in said.text)
         await settle(

@@ -141,7 +141,7 @@ class FinishScreen(SessionScreen):
                 name: value for name, value in (last.outcome or {}).items() if name != "message"
             }
             fields = [name for name in (node.evidence if node else ()) if name != "goes_on"]
-            self.query_one("#decided", Evidence).show(told, fields, last.step, seen)
+            self.query_one("#decided", Evidence).tell((told, fields, last.step, seen))
             self.query_one("#decided-panel", Panel).name_it(
                 f"What decided it: {title(scene.flow, last.node)}"
             )

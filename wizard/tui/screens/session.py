@@ -24,14 +24,11 @@ from narrowdown.wizard.tui.screens.overlays import (
     Entry,
     Field,
     Fields,
+    Listed,
     LogCard,
-    MapCard,
     NoteCard,
     PlainCard,
-    ProbesCard,
     Reading,
-    RewindCard,
-    TermsCard,
 )
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.bottom import Bottom
@@ -45,23 +42,19 @@ COMMON = ("why", "terms", "map", "rewind", "pictures", "copy", "log", "export", 
 HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 
-class TitleLine(Lines[Scene | None]):
+class TitleLine(Lines[Scene]):
     """Model and engines on the left; session and time on the right."""
-
-    _told = None
 
     def __init__(self) -> None:
         super().__init__(id="title")
 
-    def tell(self, told: Scene | None) -> None:
+    def tell(self, told: Scene) -> None:
         """Each scene is a new one; comparing them costs more than drawing the line."""
         self._told = told
         self.changed()
 
-    def lines(self, width: int) -> list[Content]:
-        if self._told is None:
-            return [Content()]
-        scene, g = self._told, self.glyphs
+    def rows(self, told: Scene, width: int) -> list[Content]:
+        scene, g = told, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name
         stands = scene.standing
         style = "bold $fails" if stands in ("paused", "stopped") else "$quiet"
@@ -165,7 +158,7 @@ class SessionScreen(Hosted):
             used = "The first is used" if here == 1 else f"The first {here} are used"
             others = f"{used} here; the others are all other words that have a card."
             text = others if 0 < here < len(entries) else ""
-            self.app.push_screen(TermsCard(entries, text=text))
+            self.app.push_screen(Listed(guide.TERMS, entries, text))
 
     def action_log(self) -> None:
         """What the probes did and the engines wrote, live."""
@@ -180,7 +173,7 @@ class SessionScreen(Hosted):
         """The whole flow, the route in it, and the branches that were not taken."""
         if self.scene:
             entries, here = narrative.places(self.scene, self.host.glyphs)
-            self.app.push_screen(MapCard(entries, text=f"{self.scene.flow.title}.", at=here))
+            self.app.push_screen(Listed(guide.MAP, entries, f"{self.scene.flow.title}.", at=here))
 
     def action_probes(self) -> None:
         """The probes of this step; Enter opens the log of one."""
@@ -190,7 +183,7 @@ class SessionScreen(Hosted):
                 f"{narrative.nothing(scene).capitalize()}." if scene else "No session is open."
             )
             return
-        self.app.push_screen(ProbesCard(narrative.probe_entries(scene)), self.look_into)
+        self.app.push_screen(Listed(guide.PROBES, narrative.probe_entries(scene)), self.look_into)
 
     def look_into(self, key: str | None) -> None:
         """One probe: what it tried and what the engine wrote meanwhile; "" for the whole step."""
@@ -315,7 +308,7 @@ class SessionScreen(Hosted):
                 self.host.rewind(int(to))
 
         text = "Nothing is deleted: what was measured stays known, and is not measured again."
-        self.app.push_screen(RewindCard(entries, text=text), done)
+        self.app.push_screen(Listed(guide.REWIND, entries, text), done)
 
     def action_edit(self) -> None:
         """Another set-up, as a new session."""

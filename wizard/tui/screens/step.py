@@ -246,7 +246,7 @@ class StepScreen(SessionScreen):
         height = 5 if self.app.size.height >= 32 else 3
         seen = Seen(scene.sight, tolerance, metric, height)
         told = drop_said(outcome, because)
-        self.query_one("#evidence", Evidence).show(told, fields, visit.step, seen)
+        self.query_one("#evidence", Evidence).tell((told, fields, visit.step, seen))
 
     def _take_focus(self, scene: Scene) -> None:
         """The keyboard follows the face, so that Enter always means what the bottom line says."""
@@ -314,8 +314,9 @@ class StepScreen(SessionScreen):
         whole, rows = hunt.whole, self.app.size.height
         model = self.query_one("#model", Model)
         model.most = 1 if rows < 28 else 2 if rows < 36 else 4
-        model.show(hunt if scene.face == "running" else msgspec.structs.replace(hunt, trying=()))
-        self.query_one("#model-panel").display = model.known
+        self.query_one("#model-panel").display = model.show(
+            hunt if scene.face == "running" else msgspec.structs.replace(hunt, trying=())
+        )
         if scene.face == "stopped":  # what the search has found stays in sight
             return
         self.query_one("#doing", Doing).show(work, hunt, whole, scene.now)

@@ -33,7 +33,6 @@ class Bottom(Lines[tuple[Key, ...]]):
 
     ALLOW_SELECT = False
     DEFAULT_CSS = "Bottom { dock: bottom; height: 1; color: $footer-foreground; background: $footer-background; }"
-    _told: tuple[Key, ...] = ()
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._look)
@@ -58,14 +57,14 @@ class Bottom(Lines[tuple[Key, ...]]):
         """(first cell, key) of those that stand on a line of this width; help and the palette have
         the others."""
         found, at = [], 0
-        for key in self._told[:MOST]:
+        for key in (self._told or ())[:MOST]:
             if at + key.width > width:
                 break
             found.append((at, key))
             at += key.width + 1
         return found
 
-    def lines(self, width: int) -> list[Content]:
+    def rows(self, told: tuple[Key, ...], width: int) -> list[Content]:  # noqa: ARG002
         pieces = [((key.shown, KEY), (f" {key.label} ", LABEL)) for _, key in self.standing(width)]
         return [row([part for piece in pieces for part in piece])]
 

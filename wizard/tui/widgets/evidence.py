@@ -57,20 +57,12 @@ class Seen(msgspec.Struct, frozen=True):
 class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):
     """``message`` first, then label and value of each field, then error by depth."""
 
-    _told: tuple[Mapping[str, Any], Sequence[str], str, Seen] = ({}, (), "", Seen())
-
-    def show(
-        self,
-        outcome: Mapping[str, Any],
-        fields: Sequence[str],
-        step: str = "",
-        seen: Seen = _told[3],
-    ) -> None:
-        """``fields``: which to show and in which order; ``message`` has a place of its own."""
-        self.tell((outcome, fields, step, seen))
-
-    def lines(self, width: int) -> list[Content]:
-        outcome, fields, step, seen = self._told
+    def rows(
+        self, told: tuple[Mapping[str, Any], Sequence[str], str, Seen], width: int
+    ) -> list[Content]:
+        """Of (outcome, fields, step, what the picture needs). ``fields``: which to show and in which
+        order; ``message`` has a place of its own."""
+        outcome, fields, step, seen = told
         rows: list[Content] = []
         if message := str(outcome.get("message", "")):
             rows += wrap(message, width)

@@ -34,7 +34,6 @@ class ReportText(Lines[Sequence[Section]]):
     """Sections of the report, as letters say them: no picture. Long lists of names are folded away
     until they are ``opened``."""
 
-    _told: Sequence[Section] = ()
     opened = False
 
     @property
@@ -48,15 +47,15 @@ class ReportText(Lines[Sequence[Section]]):
         self.changed()
 
     def _cells(self) -> Iterator[Cell]:
-        for section in self._told:
+        for section in self._told or ():
             for block in section.blocks:
                 if isinstance(block, Facts):
                     yield from (cell for _, cell in block.rows)
 
-    def lines(self, width: int) -> list[Content]:
+    def rows(self, told: Sequence[Section], width: int) -> list[Content]:
         rows: list[Content] = []
-        several = sum(section.level == 2 for section in self._told) > 1
-        for section in self._told:
+        several = sum(section.level == 2 for section in told) > 1
+        for section in told:
             if several or section.level > 2:
                 rows += [*([Content()] if rows else []), row([(section.title, "bold $fails")])]
             rows += [line for block in section.blocks for line in self._write(block, width)]
@@ -120,10 +119,8 @@ class Banner(Lines[tuple[str, str, Tone]]):
     """The verdict over the whole width, in its colour: three rows where there are many, else one.
     What ended it stands on the left, the verdict's name on the right."""
 
-    _told = ("", "", "quiet")
-
-    def lines(self, width: int) -> list[Content]:
-        title, verdict, tone = self._told
+    def rows(self, told: tuple[str, str, Tone], width: int) -> list[Content]:
+        title, verdict, tone = told
         style = f"bold reverse ${tone}"
         room = max(1, width - 2)
         rows = literal(title).wrap(room)
@@ -137,26 +134,20 @@ class Banner(Lines[tuple[str, str, Tone]]):
 class Todos(Lines[Sequence[Deed]]):
     """What to do now, numbered, with what to type below it."""
 
-    _told: Sequence[Deed] = ()
-
-    def lines(self, width: int) -> list[Content]:
+    def rows(self, told: Sequence[Deed], width: int) -> list[Content]:
         rows: list[Content] = []
-        for position, todo in enumerate(self._told, 1):
+        for position, todo in enumerate(told, 1):
             rows += pairs([(str(position), todo.text)], width)
             typed = wrap_words(literal(todo.typed), max(1, width - 3)) if todo.typed else []
             rows += [row([("   ", ""), (line.plain, "bold")]) for line in typed]
         return rows
 
 
-class Journey(Lines[tuple[Flow, tuple[Visit, ...]] | None]):
+class Journey(Lines[tuple[Flow, tuple[Visit, ...]]]):
     """How you got here: one line a visit."""
 
-    _told = None
-
-    def lines(self, width: int) -> list[Content]:
-        if self._told is None:
-            return []
-        flow, route = self._told
+    def rows(self, told: tuple[Flow, tuple[Visit, ...]], width: int) -> list[Content]:
+        flow, route = told
         rows, mark = [], self.glyphs.ellipsis
         for index, visit in enumerate(route, 1):
             head = f"{index:>2}  "

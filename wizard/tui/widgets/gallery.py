@@ -48,18 +48,16 @@ class Gallery(Lines[Scene]):
         super().__init__()
         self._told = scene
 
-    def lines(self, width: int) -> list[Content]:
-        return gallery(self._told, width, self.glyphs)
+    def rows(self, told: Scene, width: int) -> list[Content]:
+        return gallery(told, width, self.glyphs)
 
 
 class Surroundings(Lines[tuple[Vicinity, ...]]):
     """The neighbourhood of each suspect; of those that look the same, the first. It takes no room
     where there is none."""
 
-    _told = ()
-
-    def lines(self, width: int) -> list[Content]:
-        return surroundings(self._told, width, self.glyphs)
+    def rows(self, told: tuple[Vicinity, ...], width: int) -> list[Content]:
+        return surroundings(told, width, self.glyphs)
 
 
 def surroundings(places: Sequence[Vicinity], width: int, glyphs: Glyphs) -> list[Content]:

@@ -20,14 +20,14 @@ TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
 
 
 class Lines(Widget, Generic[ToldT]):
-    """Subclasses give ``lines(width)`` of what they were told last (``tell``). Height follows the
-    text."""
+    """Subclasses give the ``rows`` of what they were told last (``tell``); there are none before.
+    Height follows the text."""
 
-    _told: ToldT  # what the text is made of
     DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
         super().__init__(id=id, classes=classes)
+        self._told: ToldT | None = None  # what the text is made of
         self._drawn: tuple[int, Sequence[Content]] | None = None
 
     @property
@@ -42,6 +42,10 @@ class Lines(Widget, Generic[ToldT]):
 
     def lines(self, width: int) -> Sequence[Content]:
         """The text for ``width`` cells, one Content a row; what is wider is cut."""
+        return [] if self._told is None else self.rows(self._told, width)
+
+    def rows(self, told: ToldT, width: int) -> Sequence[Content]:
+        """The text of what was told."""
         raise NotImplementedError
 
     def tell(self, told: ToldT) -> None:
@@ -91,14 +95,14 @@ class Text(Lines[tuple[str, str]]):
 
     @property
     def text(self) -> str:
-        return self._told[0]
+        return self._told[0] if self._told else ""
 
     def show(self, text: str, style: str = "") -> None:
         """Replace the text; an empty one takes no room."""
         self.tell((text, style))
 
-    def lines(self, width: int) -> list[Content]:
-        text, style = self._told
+    def rows(self, told: tuple[str, str], width: int) -> list[Content]:
+        text, style = told
         if not text:
             return []
         if self._keep:

@@ -30,17 +30,14 @@ def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
     ]
 
 
-class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str] | None]):
+class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str]]):
     """A line a visit, with its answer where there is room; where we are with what happens there in a
     word or two (running, your answer); and what may follow."""
 
     here_row = 0  # of the drawn text: where we are
-    _told = None
 
-    def lines(self, width: int) -> list[Content]:
-        if self._told is None:
-            return []
-        flow, route, here, doing = self._told
+    def rows(self, told: tuple[Flow, tuple[Visit, ...], str, str], width: int) -> list[Content]:
+        flow, route, here, doing = told
         g = self.glyphs
         rows: list[Content] = []
 
@@ -107,10 +104,8 @@ def crumb(flow: Flow, route: Sequence[Visit], here: str, width: int, glyphs: Gly
     return row([("".join(reversed(shown)), "$quiet"), (now, "bold $recommended")])
 
 
-class Crumb(Lines[tuple[Flow, tuple[Visit, ...], str] | None]):
+class Crumb(Lines[tuple[Flow, tuple[Visit, ...], str]]):
     """The crumb line of narrow screens."""
 
-    _told = None
-
-    def lines(self, width: int) -> list[Content]:
-        return [crumb(*self._told, width, self.glyphs)] if self._told else [Content()]
+    def rows(self, told: tuple[Flow, tuple[Visit, ...], str], width: int) -> list[Content]:
+        return [crumb(*told, width, self.glyphs)]

@@ -19,11 +19,9 @@ class Told(Lines[tuple[Trouble, ...]]):
     """All troubles of one kind: of each its sentences, the end of its log as it was written, and
     what to do."""
 
-    _told: tuple[Trouble, ...] = ()
-
-    def lines(self, width: int) -> list[Content]:
+    def rows(self, told: tuple[Trouble, ...], width: int) -> list[Content]:
         rows: list[Content] = []
-        for trouble in self._told:
+        for trouble in told:
             rows += [*([Content()] if rows else []), *wrap(trouble.text, width, "bold")]
             rows += wrap(trouble.guess, width) if trouble.guess else []
             bar = f"{self.glyphs.line} "

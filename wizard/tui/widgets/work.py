@@ -27,16 +27,14 @@ STYLES = {
 class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
     """What is being tried, a bar of probes done and expected, and the time left."""
 
-    _told = (Work(), 0, False, ())
-
     def show(self, work: Work, hunt: Hunt, whole: int = 0, now: float = 0.0) -> None:
         """The runner counts the probes that the step has its answer to, known ones among them.
         ``whole``: nodes of the model."""
         self.tell((work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now)))
 
-    def lines(self, width: int) -> list[Content]:
-        work, _, hunt_resumed, pace = self._told
-        rows = wrap(work.text or "starting", width) + self._bar(width)
+    def rows(self, told: tuple[Work, int, bool, tuple[str, ...]], width: int) -> list[Content]:
+        work, done, hunt_resumed, pace = told
+        rows = wrap(work.text or "starting", width) + self._bar(work, done, width)
         if pace:  # as much of it as one line holds
             fits = (n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width)
             rows.append(row([(", ".join(pace[: next(fits, 1)]), "$quiet")]))
@@ -56,9 +54,9 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
             keys_.append("stopping after this probe; press {stop_now} to stop now")
         return rows + [row([(self.fill_in_keys(line), "bold $fails")]) for line in keys_]
 
-    def _bar(self, width: int) -> list[Content]:
+    def _bar(self, work: Work, done: int, width: int) -> list[Content]:
         """How far it is, as far as that is known."""
-        (work, done, _, _), g = self._told, self.glyphs
+        g = self.glyphs
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             return [row([(f"{count(done, 'run')} done, waiting", "$quiet")])]
         if over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
@@ -99,15 +97,14 @@ class Probes(Lines[tuple[tuple[Row, ...], int]]):
     seconds."""
 
     most = 8
-    _told = ((), 0)
 
     def show(self, rows: tuple[Row, ...], now: float) -> None:
         """``now`` times the probes that are still running."""
         latest = rows[-self.most :][::-1]
         self.tell((latest, int(now) if any(row.state == "running" for row in latest) else 0))
 
-    def lines(self, width: int) -> list[Content]:
-        latest, now = self._told
+    def rows(self, told: tuple[tuple[Row, ...], int], width: int) -> list[Content]:
+        latest, now = told
         if not latest:
             return [row([("no probe yet", "$quiet")])]
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
@@ -154,20 +151,14 @@ class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
     """The model as a strip of cells, and the last decisions in words."""
 
     most = 2  # decisions
-    _told = (Strip(), ())
 
-    def show(self, hunt: Hunt) -> None:
-        """What is known of each node, and the part that is tried."""
+    def show(self, hunt: Hunt) -> bool:
+        """What is known of each node, and the part that is tried; whether there is any of it."""
         self.tell((hunt.strip, hunt.trying))
+        return bool(hunt.strip.said or (hunt.trying and hunt.strip.whole))
 
-    @property
-    def known(self) -> bool:
-        """Whether there is anything to show."""
-        model, trying = self._told
-        return bool(model.said or (trying and model.whole))
-
-    def lines(self, width: int) -> list[Content]:
-        model, trying = self._told
+    def rows(self, told: tuple[Strip, tuple[Span, ...]], width: int) -> list[Content]:
+        model, trying = told
         rows = paint(pictures.strip(model, trying, width, self.glyphs))
         for said in model.said[: -self.most - 1 : -1]:
             rows += wrap(said, width)[:2]
@@ -178,13 +169,12 @@ class Tail(Lines[tuple[str, ...]]):
     """The last lines of a log; wrapped nowhere, cut at the edge."""
 
     most = 5
-    _told: tuple[str, ...] = ()
 
     def show(self, lines: Sequence[str]) -> None:
         """New last lines."""
         self.tell(tuple(lines[-self.most :]))
 
-    def lines(self, width: int) -> list[Content]:
-        return [
-            row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in self._told
-        ] or [row([("nothing yet", "$quiet")])]
+    def rows(self, told: tuple[str, ...], width: int) -> list[Content]:
+        return [row([(set_cell_size(clean(line), width).rstrip(), "$quiet")]) for line in told] or [
+            row([("nothing yet", "$quiet")])
+        ]

@@ -1,43 +1,14 @@
-"""Cards that ask: one choice, or a few values."""
+"""Cards that ask for a few values."""
 
 from collections.abc import Mapping, Sequence
 
 import msgspec
 from textual.app import ComposeResult
-from textual.widgets import Input, OptionList
-from textual.widgets.option_list import Option
+from textual.widgets import Input
 
 from narrowdown.wizard.tui.screens.overlays.card import Card
-from narrowdown.wizard.tui.widgets.lines import Text, row
+from narrowdown.wizard.tui.widgets.lines import Text
 from narrowdown.wizard.tui.widgets.typed_line import TypedLine
-
-
-class Choose(Card[str]):
-    """Pick one of several; the result is its id, None when closed."""
-
-    ABOUT = "Arrows choose a line. Press [Enter] to take it, {close} to close the card and change nothing."
-
-    def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
-        """``options``: (id, label, explanation)."""
-        super().__init__(title, hint="arrows choose, [Enter] takes, {close} closes")
-        self._text, self._options = text, options
-
-    def body(self) -> ComposeResult:
-        if self._text:
-            yield Text(self._text, classes="paragraph")
-        prompts = [
-            row([(label, "bold"), (f"  {more}" if more else "", "$quiet")])
-            for _, label, more in self._options
-        ]
-        yield OptionList(*(Option(prompt) for prompt in prompts), markup=False)
-
-    def on_mount(self) -> None:
-        """The first is highlighted."""
-        self.query_one(OptionList).focus()
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Enter or a click takes it."""
-        self.dismiss(self._options[event.option_index][0])
 
 
 class Field(msgspec.Struct, frozen=True):

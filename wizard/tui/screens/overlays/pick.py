@@ -12,9 +12,9 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
+from narrowdown.wizard.tui import guide
 from narrowdown.wizard.tui.narrative import Entry
-from narrowdown.wizard.tui.screens.overlays.card import Card
-from narrowdown.wizard.tui.screens.overlays.listed import prompt
+from narrowdown.wizard.tui.screens.overlays.listed import Listing, draw_option
 from narrowdown.wizard.tui.widgets.lines import Text
 from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 from narrowdown.wizard.words import size
@@ -22,11 +22,9 @@ from narrowdown.wizard.words import size
 MOST = 500  # entries of a folder that are listed
 
 
-class Pick(Card[str]):
-    """A filter and a list; the result is the id of what Enter took. Each entry's ``detail`` shows
-    below while highlighted."""
+class Pick(Listing):
+    """A filter and a list. Each entry's ``detail`` shows below while highlighted."""
 
-    ABOUT = "What fits into the field. Typing leaves those that hold what was typed; arrows choose, [Enter] takes the line."
     HELPED = ", {form_help} explains"  # letters go into the field
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down", "move(1)", "down", show=False, priority=True),
@@ -37,44 +35,33 @@ class Pick(Card[str]):
     ]
 
     def __init__(self, title: str, entries: Sequence[Entry], text: str = "") -> None:
-        super().__init__(title, hint="type to narrow, arrows choose, [Enter] takes, {close} closes")
-        self._all, self._shown, self._text = tuple(entries), tuple(entries), text
+        super().__init__(guide.PICK._replace(title=title), entries, text)
+        self._all = self._entries
 
-    def body(self) -> ComposeResult:
-        if self._text:
-            yield Text(self._text, id="pick-text", classes="paragraph")
+    def listed(self) -> ComposeResult:
         yield TypedLine(placeholder="type to narrow the list", id="narrow", compact=True)
         yield OptionList(markup=False, classes="list", id="picks")
         yield Text("", id="pick-detail", classes="quiet")
 
     def on_mount(self) -> None:
         """All entries; typing narrows them."""
-        self.query_one("#picks", OptionList).can_focus = False
+        self.options.can_focus = False
         self.query_one("#narrow", Input).focus()
         self.list(self._all)
 
     def list(self, entries: Sequence[Entry]) -> None:
         """Show these, narrowed by what is typed."""
         self._all = tuple(entries)
-        self._shown = narrow(self._all, self.query_one("#narrow", Input).value)
-        options = self.query_one("#picks", OptionList)
-        options.set_options(
-            [Option(prompt(entry)) for entry in self._shown]
-            or [Option("nothing fits", disabled=True)]
-        )
-        options.highlighted = self.find_first(self._shown) if self._shown else None
-        if not self._shown:  # nothing is highlighted, which nobody is told
+        shown = self._entries = narrow(self._all, self.query_one("#narrow", Input).value)
+        nothing = Option("nothing fits", disabled=True)
+        self.options.set_options([*map(draw_option, shown)] or [nothing])
+        self.options.highlighted = self.find_first(shown) if shown else None
+        if not shown:  # nothing is highlighted, which nobody is told
             self.query_one("#pick-detail", Text).show("")
 
     def find_first(self, _shown: Sequence[Entry]) -> int:
         """The place of the entry that Enter takes at once."""
         return 0
-
-    @property
-    def chosen(self) -> Entry | None:
-        """The highlighted entry."""
-        index = self.query_one("#picks", OptionList).highlighted
-        return self._shown[index] if index is not None and index < len(self._shown) else None
 
     def on_input_changed(self, _event: Input.Changed) -> None:
         """Narrow."""
@@ -84,25 +71,16 @@ class Pick(Card[str]):
         """What it is."""
         self.query_one("#pick-detail", Text).show(self.chosen.detail if self.chosen else "")
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """A click takes it."""
-        event.stop()
-        self.action_take()
-
     def action_move(self, by: int) -> None:
         """Along the list; the field keeps the keyboard."""
-        options = self.query_one("#picks", OptionList)
-        if self._shown:
-            options.highlighted = min(len(self._shown) - 1, max(0, (options.highlighted or 0) + by))
+        if self._entries:
+            place = (self.options.highlighted or 0) + by
+            self.options.highlighted = min(len(self._entries) - 1, max(0, place))
 
     def action_take(self) -> None:
         """Take the highlighted entry."""
         if self.chosen:
             self.take(self.chosen)
-
-    def take(self, entry: Entry) -> None:
-        """The result."""
-        self.dismiss(entry.id)
 
 
 def narrow(entries: Sequence[Entry], typed: str) -> tuple[Entry, ...]:
@@ -142,7 +120,7 @@ class PickFile(Pick):
     def _looked(self, folder: Path, entries: Sequence[Entry], problem: str) -> None:
         if self.is_mounted:
             self._folder = folder
-            self.query_one("#pick-text", Text).show(f"{folder}{problem}")
+            self.query_one("#listed-text", Text).show(f"{folder}{problem}")
             self.query_one("#narrow", Input).value = ""
             self.list(entries)
 

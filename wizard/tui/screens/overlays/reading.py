@@ -20,16 +20,16 @@ Section = tuple[
 ]  # (heading, a paragraph or rows of label and value)
 
 
-class Sections(Lines[None]):
+class Sections(Lines[Sequence[Section]]):
     """Headed paragraphs and tables. One widget for all: each costs the time of a key."""
 
     def __init__(self, sections: Sequence[Section]) -> None:
         super().__init__()
-        self._sections = sections
+        self._told = sections
 
-    def lines(self, width: int) -> list[Content]:
+    def rows(self, told: Sequence[Section], width: int) -> list[Content]:
         rows: list[Content] = []
-        for heading, content in self._sections:
+        for heading, content in told:
             rows += literal(heading, "bold $recommended").wrap(width) if heading else []
             rows += (
                 [*wrap(content, width), Content()]
