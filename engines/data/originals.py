@@ -27,7 +27,12 @@ from narrowdown.engines.graph.bypass import (
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.quantized import count_operators, is_quantized, nodes_on_codes
+from narrowdown.engines.graph.quantized import (
+    count_operators,
+    find_left,
+    is_quantized,
+    nodes_on_codes,
+)
 from narrowdown.engines.graph.typed import to_float32
 from narrowdown.engines.options import recorded
 from narrowdown.engines.spec import parse, unquantized
@@ -82,11 +87,13 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
 
 def _names_there(model: StoredModel, original: StoredModel) -> dict[str, list[str]]:
     """What nodes of the model read -> what is read at the same places of the original's nodes that
-    give the same tensors."""
-    twins = {name: node for node in original.proto.graph.node for name in node.output if name}
+    give the same tensors. A quantizer that drops an activation gives its tensor to the node before
+    it, which reads other things."""
+    nodes = original.proto.graph.node
+    twins = {(name, node.op_type): node for node in nodes for name in node.output if name}
     found: dict[str, list[str]] = {}
     for node in model.proto.graph.node:
-        twin = twins.get("".join(node.output[:1]))
+        twin = twins.get(("".join(node.output[:1]), node.op_type))
         for here, there in zip(node.input, twin.input if twin else (), strict=False):
             found.setdefault(here, []).append(there)
     return found
@@ -107,14 +114,14 @@ def keeps_pairs(engine: str, reference: str) -> bool:
 def leave_layers_float(
     store: Store, model: StoredModel, part: Cut, keep: frozenset[int], reference: str
 ) -> Cut:
-    """The cut with the layers ``keep`` (node ids of the whole model) left in float; their weights
-    are those that the reference uses. Raises ``ModelProblem``."""
-    positions = [i for i, n in enumerate(part.node_ids) if n in keep]
-    return (
-        leave_float(part, positions, find_float_weights(store, model, reference))
-        if positions
-        else part
-    )
+    """The cut with the layers ``keep`` (node ids of the whole model) left in float, as their
+    quantizer leaves them out; their weights are those that the reference uses. Raises
+    ``ModelProblem``."""
+    left = find_left(model.index, keep)
+    positions = [i for i, n in enumerate(part.node_ids) if n in left]
+    if not positions:
+        return part
+    return leave_float(part, positions, find_float_weights(store, model, reference))
 
 
 def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:

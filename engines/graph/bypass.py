@@ -11,6 +11,7 @@ quantizes without symmetry, as codes end where the activation did. Such a pair i
 whole: what was below 0 stays 0, or its network diverges.
 """
 
+import itertools
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 
@@ -41,18 +42,15 @@ def make_float_twin(part: Cut, originals: Originals) -> Cut:
 
 
 def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> Cut:
-    """The cut with these nodes (positions in ``graph.node``) left in float: each reads what was
-    there before its pairs, whatever else still reads those pairs. A DequantizeLinear among them
-    gives that to all its readers. Pairs and weights that nothing reads any more are gone. None of
-    them: the same cut."""
+    """The cut without the pairs of these DequantizeLinear nodes (positions in ``graph.node``): all
+    that read them read what was there before. Pairs and weights that nothing reads any more are
+    gone. None of them: the same cut."""
     if not positions:
         return part
     graph = _Graph(part.model, originals)
     for position in sorted(positions):
-        if is_dequantize(graph.proto.node[position]):
-            graph.bypass_pair(position)
-        else:
-            graph.read_before_pairs(position)
+        graph.bypass_pair(position)
+    graph.skip_identities(positions)
     return graph.prune_cut(part)
 
 
@@ -80,6 +78,7 @@ class _Graph:
         self._fresh = names.Fresh(names.used(self.proto))
         self._added: dict[str, str] = {}
         self._inserted: dict[int, list[NodeProto]] = {}  # nodes of ours in front of that position
+        self._skipped: set[int] = set()  # positions of nodes that nothing needs any more
 
     def bypass_pair(self, position: int) -> None:
         """Make a DequantizeLinear hand on what its pair was given."""
@@ -97,16 +96,17 @@ class _Graph:
             node.op_type = "Cast"
             node.attribute.append(helper.make_attribute("to", wanted))
 
-    def read_before_pairs(self, position: int) -> None:
-        """Make a node, and its bodies, read what was there before its pairs."""
-        node = self.proto.node[position]
-        renamed = {}
-        for name in dict.fromkeys((*node.input, *names.captures(node))):
-            found = self._float_source(name)
-            kinds = {self._types.get(n, 0) for n in (found, name)} - {0}
-            if found != name and len(kinds) < 2:
-                renamed[name] = self._add_folded_activation(position, name, found)
-        names.rename_reads(node, renamed)
+    def skip_identities(self, positions: Collection[int]) -> None:
+        """Let readers read at once what bypassed pairs hand on, where these give no output."""
+        given = {o.name for o in self.proto.output}
+        renamed: dict[str, str] = {}
+        for position in sorted(positions):  # what a pair is given was made before it
+            node = self.proto.node[position]
+            if node.op_type == "Identity" and node.output[0] not in given:
+                renamed[node.output[0]] = renamed.get(node.input[0], node.input[0])
+                self._skipped.add(position)
+        for node in (*self.proto.node, *itertools.chain(*self._inserted.values())):
+            names.rename_reads(node, renamed)
 
     def prune_cut(self, part: Cut) -> Cut:
         """The cut that this was made of, with what is left of it."""
@@ -121,9 +121,11 @@ class _Graph:
         left: list[tuple[int, NodeProto]] = []
         for i in range(len(graph.node) - 1, -1, -1):  # readers stand behind
             node = graph.node[i]
-            if (is_quantize(node) or is_dequantize(node)) and not read.intersection(node.output):
-                continue
-            for position, each in ((i, node), *((-1, n) for n in self._inserted.get(i, ())[::-1])):
+            pair = is_quantize(node) or is_dequantize(node)
+            own = [(-1, added) for added in self._inserted.get(i, ())[::-1]]
+            if i not in self._skipped and not (pair and not read.intersection(node.output)):
+                own.insert(0, (i, node))
+            for position, each in own:
                 left.append((position, each))
                 read.update(each.input, names.captures(each))
         left.reverse()
@@ -189,16 +191,6 @@ class _Graph:
         self._inserted.setdefault(position, []).append(helper.make_node(op, inputs, [given], given))
         self._types[given] = self._types.get(inputs[0], 0)
         return given
-
-    def _float_source(self, name: str) -> str:
-        """The float tensor in place of what a pair gives, through pairs right behind one another;
-        the name itself where there is none."""
-        while name in self._before:
-            found = self._pair_source(name)
-            if found is None:
-                break
-            name = found
-        return name
 
     def _pair_source(self, name: str) -> str | None:
         """What the pair that gives ``name`` was given."""

@@ -2,13 +2,16 @@
 quantized in themselves.
 
 A *pair* is a QuantizeLinear and a DequantizeLinear behind it; a stored weight has the second alone.
-A *layer* is a node that reads what a DequantizeLinear gives: its inputs are quantized. To leave a
-layer in float means that it reads what was there before the pairs; what it gives is quantized where
-the next quantized layer reads it, as quantizers do it with a layer that they exclude.
+A *layer* is what a quantizer can leave out: a node that asks for pairs around itself. One that only
+hands codes on (Reshape, MaxPool, ...), or that no quantizer touches (Erf, Div, ...), is none.
+
+To leave layers in float takes out what ``nodes_to_exclude`` of ``onnxruntime.quantization`` takes
+out: each pair that no other layer asks for. The one who makes a tensor asks for its pair as well as
+those who read it, so a single layer mostly loses the pair of its weights alone.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
@@ -29,11 +32,29 @@ _IN_THEMSELVES = frozenset(
 )  # fmt: skip
 
 
+# What ``onnxruntime.quantization`` quantizes by itself (``onnxruntime.quantization.registry``; a
+# test holds them to the installed one): it asks for pairs around the first, and behind the second
+# where what they read has one. ModelOpt quantizes by the same list.
+ASKING = frozenset(
+    {
+        "Add", "ArgMax", "BatchNormalization", "Concat", "Conv", "ConvTranspose", "CumSum",
+        "EmbedLayerNormalization", "Gemm", "GlobalAveragePool", "InstanceNormalization",
+        "LayerNormalization", "LeakyRelu", "MatMul", "Mul", "Pad", "Sigmoid", "Softmax", "Split",
+    }
+)  # fmt: skip
+HANDING_ON = frozenset(
+    {
+        "AveragePool", "Clip", "Flatten", "Gather", "GatherElements", "MaxPool", "Relu", "Reshape",
+        "Resize", "Slice", "Squeeze", "TopK", "Transpose", "Unsqueeze", "Where",
+    }
+)  # fmt: skip
+
+
 class Layer(msgspec.Struct, frozen=True):
-    """A node whose inputs are quantized. ``dequantizers``: the DequantizeLinear nodes that it
-    reads, ascending; ``around``: these, the quantizers behind them, up to the float tensors, and
-    the node itself. The model's own output behind a pair is a layer of its own, whose ``node`` is
-    the DequantizeLinear."""
+    """A node that asks for pairs. ``dequantizers``: the DequantizeLinear nodes that it reads,
+    ascending; ``around``: these, the quantizers behind them, up to the float tensors, and the node
+    itself. A pair that no node asks for makes layers of its readers, and of its own
+    DequantizeLinear where that gives an output of the model."""
 
     node: int
     dequantizers: tuple[int, ...]
@@ -94,18 +115,90 @@ def find_bypassable(index: GraphIndex, nodes: Iterable[int]) -> tuple[int, ...]:
 def find_layers(index: GraphIndex) -> tuple[Layer, ...]:
     """Every layer, in topological order."""
     found: list[Layer] = []
+    for n in sorted(_find_askers(index)):
+        own = _find_read(index, index.nodes[n])
+        around = tuple(sorted({n, *_pairs_behind(index, own)}))
+        found.append(Layer(n, tuple(sorted(own)), around))
+    return tuple(found)
+
+
+def find_left(index: GraphIndex, keep: Collection[int]) -> frozenset[int]:
+    """The DequantizeLinear nodes whose pairs are gone with these layers in float: those that no
+    other layer asks for, and those that are named themselves."""
+    askers = _find_askers(index)
+    named = {n for n in keep if is_dequantize(index.nodes[n])}
+    gone = _find_asked(index, askers) - _find_asked(index, askers.difference(keep))
+    return frozenset(gone | named)
+
+
+def _find_askers(index: GraphIndex) -> frozenset[int]:
+    """The nodes of all layers."""
+    asking = {node.id for node in index.nodes if _asks(index, node)}
+    asked = _find_asked(index, asking)
     final = set(index.outputs)
     for node in index.nodes:
-        if is_quantize(node):
-            continue
+        lone = not _find_read(index, node).issubset(asked) and not is_quantize(node)
+        if lone and (not is_dequantize(node) or final.intersection(node.outputs)):
+            asking.add(node.id)
+    return frozenset(asking)
+
+
+def _find_asked(index: GraphIndex, asking: Collection[int]) -> set[int]:
+    """The DequantizeLinear nodes of the pairs that these nodes ask for."""
+    given: dict[int, list[int]] = {}
+    for node in index.nodes:
         if is_dequantize(node):
-            own: tuple[int, ...] = (node.id,) if final.intersection(node.outputs) else ()
-        else:
-            made = (index.made_by(t) for t in node.reads)
-            own = tuple(sorted({m.id for m in made if m is not None and is_dequantize(m)}))
-        if own:
-            found.append(Layer(node.id, own, tuple(sorted({node.id, *_pairs_behind(index, own)}))))
-    return tuple(found)
+            given.setdefault(find_pair_source(index, node.id), []).append(node.id)
+    asked: set[int] = set()
+    outputs = _quantizes_outputs(index)
+    for node in index.nodes:
+        own = _find_read(index, node)
+        if node.id in asking:
+            asked |= {d for d in _pairs_behind(index, own) if is_dequantize(index.nodes[d])}
+        elif node.op not in HANDING_ON or not own or not own <= asked:
+            continue
+        if outputs:
+            # One of several pairs of a tensor is its reader's own.
+            behind = (given.get(t, ()) for t in node.outputs)
+            asked.update(pairs[0] for pairs in behind if len(pairs) == 1)
+    return asked
+
+
+def _find_read(index: GraphIndex, node: Node) -> set[int]:
+    """The DequantizeLinear nodes that a node reads; of one of them itself."""
+    if is_dequantize(node):
+        return {node.id}
+    made = (index.made_by(t) for t in node.reads)
+    return {m.id for m in made if m is not None and is_dequantize(m)}
+
+
+def _asks(index: GraphIndex, node: Node) -> bool:
+    """Whether a node was quantized for its own sake. One that was left out may read pairs that
+    others asked for, beside a float weight."""
+    own = _find_read(index, node)
+    if is_quantize(node) or is_dequantize(node) or not own:
+        return False
+    if any(reads_weights(index, d) for d in own):
+        return True
+    floats = [t for t in node.inputs[:2] if t >= 0 and index.tensors[t].floating]
+    made = [index.made_by(t) for t in floats]
+    return node.op in ASKING and all(m is not None and is_dequantize(m) for m in made)
+
+
+def _quantizes_outputs(index: GraphIndex) -> bool:
+    """Whether the quantizer put pairs behind what layers give, too: not for TensorRT
+    (``OpTypesToExcludeOutputQuantization``), and ModelOpt never does. There are then pairs that no
+    reader asks for, where else what layers give is read, or given, as it is."""
+    asking = {node.id for node in index.nodes if _asks(index, node)}
+    explained = {d for n in asking for d in _find_read(index, index.nodes[n])}
+    paired = plain = 0
+    for t in (t for n in asking for t in index.nodes[n].outputs):
+        readers = index.readers[t]
+        quantizers = [index.nodes[r] for r in readers if is_quantize(index.nodes[r])]
+        pairs = {d for q in quantizers for o in q.outputs for d in index.readers[o]}
+        paired += bool(pairs) and pairs.isdisjoint(explained)
+        plain += len(quantizers) < len(readers) or not readers
+    return paired >= plain
 
 
 def can_stay_float(index: GraphIndex, layer: Layer) -> bool:
@@ -149,7 +242,7 @@ def is_quantized(index: GraphIndex) -> bool:
     return any(is_dequantize(n) for n in index.nodes)
 
 
-def _pairs_behind(index: GraphIndex, dequantizers: tuple[int, ...]) -> set[int]:
+def _pairs_behind(index: GraphIndex, dequantizers: Iterable[int]) -> set[int]:
     """The dequantizers, their quantizers, and those of pairs right before them."""
     seen: set[int] = set()
     todo = list(dequantizers)

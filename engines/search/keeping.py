@@ -20,7 +20,7 @@ from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, NodeSet, keep_fewest
-from narrowdown.engines.search.ranking import LayerRow, list_ranked, rank_layers
+from narrowdown.engines.search.ranking import LayerRow, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
 from narrowdown.engines.search.unseen import (
     Ask,
@@ -148,7 +148,7 @@ class _Keeping:
             return order
         if len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
             rows: tuple[LayerRow, ...] = yield from rank_layers(self.oracle, find_layers(ask.index))
-            return list_ranked(rows)
+            return tuple(row.node for row in rows if row.movable)
         emulation = find_emulation(ask.ctx, ask.findings)
         if self.oracle.times and not emulation:
             return everything  # its one build of all would take as long as many of them
@@ -233,9 +233,9 @@ class _Keeping:
 def list_keepable(ask: Inquiry) -> tuple[int, ...]:
     """The nodes that can be kept in higher precision here. Raises StepRefused where there are
     none."""
-    if make_oracle(ask).keeps:
-        return tuple(range(len(ask.index.nodes)))
     found = tuple(layer.node for layer in find_leavable_layers(ask.index))
+    if make_oracle(ask).keeps and not (found and unquantized(ask.ctx.reference)):
+        return tuple(range(len(ask.index.nodes)))
     if not found:
         reason = ask.ctx.engine_info.reason("keep") or "it does not say that it can."
         raise StepRefused(

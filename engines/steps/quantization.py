@@ -1,10 +1,10 @@
 """quantization: which layers of a Q/DQ model lose the most, and the fewest to leave in float so
 that every sample passes.
 
-Each layer is measured three ways. *Alone*: its pairs and itself, fed the float model's values,
-everything else in float: what its own quantization costs. *Cumulative*: its output in the quantized
-model as it is. *Effect*: what arrives at the model's outputs when nothing but this layer is
-quantized. SQNR ranks the layers for people; the effect says where the search for the set begins.
+A layer is what a quantizer can leave out (``engines.graph.quantized``). *Effect*: what arrives at
+the model's outputs when nothing but this layer is quantized; it is the order that is shown, and the
+one that the search for the set takes. *Alone*: its pairs and itself, fed the float model's values.
+*Cumulative*: its output in the quantized model as it is.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ from narrowdown.engines.graph.quantized import (
 )
 from narrowdown.engines.probe import Describe, is_given
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher
-from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, list_ranked, rank_layers
+from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import say_tried
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
@@ -59,8 +59,9 @@ class QuantizationOutcome(PrecisionOutcome, frozen=True, kw_only=True):
 
     layers: int = 0  # quantized by pairs
     whole: int = 0  # nodes that cannot be left in float
-    worst: str = ""  # the layer with the lowest SQNR alone
-    worst_db: float | None = None  # its SQNR
+    worst: str = ""  # the layer that costs the outputs the most
+    worst_effect: float | None = None  # error on the outputs with no other layer quantized
+    worst_db: float | None = None  # SQNR of its own output
     weights: Literal["original", "dequantized"] = "dequantized"  # of the reference
     reference: str = ""  # the engine spec of the float model
 
@@ -99,19 +100,21 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         make_oracle(ask), layers, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    kept: Kept = yield from keep_higher(ask, params, order=list_ranked(rows))
-    found, lowest = kept.found, rows[0]
+    order = tuple(row.node for row in rows if row.movable)
+    kept: Kept = yield from keep_higher(ask, params, order)
+    found, first = kept.found, rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         layers=len(layers),
         whole=len(opaque) + sum(not can_stay_float(index, layer) for layer in layers),
-        worst=lowest.layer,
-        worst_db=lowest.sqnr_db,
+        worst=first.layer,
+        worst_effect=first.effect,
+        worst_db=first.sqnr_db,
         tolerance=ask.criterion.tolerance,
         builds=kept.builds,
         weights="original" if parse(ctx.reference).get("model") else "dequantized",
         reference=ctx.reference,
-        message=_message(ask, kept, rows, opaque, len(layers)),
+        message=_message(ask, kept, first, opaque, len(layers)),
     ).filled(kept.tried)
     keep = ranges.decode(kept.tried.keep)
     notes = findings.notes + _make_notes(ctx, index, opaque)
@@ -189,13 +192,15 @@ def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> t
     return (*([whole] if opaque else []), *([unseen] if stored and bypassed else []))
 
 
-def _message(
-    ask: Inquiry, kept: Kept, rows: Sequence[LayerRow], opaque: Sequence[int], total: int
-) -> str:
-    name, db = rows[0].layer, rows[0].sqnr_db
-    lowest = f"The lowest SQNR alone has {name}: {db:.1f} dB." if db is not None else ""
-    cure = kept.tried
-    error = say_amount(cure.error, ask.criterion.metric)
+def _message(ask: Inquiry, kept: Kept, first: LayerRow, opaque: Sequence[int], total: int) -> str:
+    cure, metric = kept.tried, ask.criterion.metric
+    error = say_amount(cure.error, metric)
+    alone = say_amount(first.effect or 0.0, metric)
+    said = (
+        f"{first.layer} costs the most: {alone} with no other layer quantized."
+        if first.effect
+        else ""
+    )
     rest = say_first(
         (
             opaque,
@@ -210,10 +215,10 @@ def _message(
     names = ", ".join(cure.keep_names)
     tried, most = say_tried(cure), say_most(cure.error, ask.criterion)
     return {
-        "none-needed": f"Quantization costs less than is allowed: no layer needs to stay in float. {lowest}{_say_others(ask)}",
-        "not-enough": f"Even with all {total} layers in float the error is {error}: {rest} {lowest}",
-        "whole": f"It passes with all {total} layers in float, and with no smaller set that was tried. {lowest}",
-        "found": f"{len(cure.keep_names)} of {total} quantized layers left in float: {tried} ({most}): {names}. {lowest}",
+        "none-needed": f"Quantization costs less than is allowed: no layer needs to stay in float. {said}{_say_others(ask)}",
+        "not-enough": f"Even with all {total} layers in float the error is {error}: {rest} {said}",
+        "whole": f"It passes with all {total} layers in float, and with no smaller set that was tried. {said}",
+        "found": f"{len(cure.keep_names)} of {total} quantized layers left in float: {tried} ({most}): {names}. {said}",
     }[kept.outcome].strip()
 
 
@@ -239,8 +244,8 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=6,
-    summary="Rank the layers of a Q/DQ model by SQNR, and find the fewest to leave in float so that every sample passes.",
+    version=7,
+    summary="Rank the layers of a Q/DQ model by their effect, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,
     params=QuantizationParams,
@@ -261,7 +266,8 @@ SPEC = StepSpec(
     labels={
         "layers": "quantized layers",
         "whole": "cannot be left in float",
-        "worst": "lowest SQNR",
+        "worst": "costs the most",
+        "worst_effect": "error by it alone",
         "worst_db": "its SQNR in dB",
         "keep": "layers to leave in float",
         "names": "which",

@@ -128,7 +128,7 @@ class RuledOut(msgspec.Struct, frozen=True):
 
 
 class QuantizedLayer(LayerRow, frozen=True):
-    """One layer of a Q/DQ model, the lowest SQNR first. SQNRs in dB, None where not measured:
+    """One layer of a Q/DQ model, the largest effect first. SQNRs in dB, None where not measured:
     ``sqnr_db`` of its output with this layer alone quantized, ``cumulative_db`` in the quantized
     model, ``weights_db`` and ``inputs_db`` of what its pairs give. ``effect``: error on the model's
     outputs with this layer alone quantized. ``codes``, ``scales``: how it is quantized."""

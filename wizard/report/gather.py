@@ -51,7 +51,7 @@ from narrowdown.wizard.report.summary import name_nodes, say_cure
 from narrowdown.wizard.report.vicinity import Vicinity, ids, vicinity
 from narrowdown.wizard.session.following import offer
 from narrowdown.wizard.session.state import State, Visit, find_index
-from narrowdown.wizard.words import count, elide, number, visible
+from narrowdown.wizard.words import count, elide, number, show_error, visible
 
 Table = list[dict[str, Any]]
 RowT = TypeVar("RowT", bound=msgspec.Struct)
@@ -406,9 +406,10 @@ def headline(state: State, flow: Flow, report: Report) -> str:
         return f"The error is spread over many layers: no single part stands for it{say_cure(cure)}"
     ranked = _outcome(state, QuantizationOutcome)
     if ranked and not culprits and cure is not None:
-        lowest = f" ({number(ranked['worst_db'])} dB)" if ranked.get("worst_db") is not None else ""
+        effect = ranked.get("worst_effect")
+        wrong = f" ({show_error(effect, report.metric)} by it alone)" if effect else ""
         worst = elide(str(ranked["worst"]), 60)
-        return f"{worst} loses the most to quantization{lowest}{say_cure(cure)}"
+        return f"{worst} loses the most to quantization{wrong}{say_cure(cure)}"
     if not culprits or report.verdict == "unresolved":
         end = flow.ends.get(state.end)
         return end.title if end else "The route was too long to go on"

@@ -528,24 +528,24 @@ def _layers(report: Report) -> list[Section]:
     if not report.layers:
         return []
     said = (
-        "SQNR: how much larger a tensor is than the error that quantization puts into it, in decibels. 40 dB is an error of "
-        "1 %, 20 dB of 10 %; the layer that loses the most stands first. Alone: this layer quantized and no other. In the "
-        "model: all of them. Weights, inputs: what is lost in each. Effect: how wrong this layer alone makes the model's "
-        "outputs. In float: the workaround leaves it unquantized."
+        "Effect: how wrong the model's outputs are with this layer quantized and no other; the largest stands first. A layer is "
+        "what nodes_to_exclude takes out. SQNR: how much larger its own output is than the error in it, in decibels. 40 dB is "
+        "an error of 1 %, 20 dB of 10 %. Alone: fed the float model's values. In the model: all quantized. Weights, inputs: "
+        "what is lost in each. In float: the workaround leaves it unquantized."
     )
     header = (
-        "layer", "operator", "SQNR alone", "in the model", "weights", "inputs", "effect", "codes", "scales", "in float",
+        "layer", "operator", "effect", "SQNR alone", "in the model", "weights", "inputs", "codes", "scales", "in float",
     )  # fmt: skip
     rows = [
         (
-            Name(row.layer), Name(row.op), decibels(row.sqnr_db), decibels(row.cumulative_db), decibels(row.weights_db),
-            decibels(row.inputs_db), show_error(row.effect, report.metric), row.codes, row.scales,
+            Name(row.layer), Name(row.op), show_error(row.effect, report.metric), decibels(row.sqnr_db),
+            decibels(row.cumulative_db), decibels(row.weights_db), decibels(row.inputs_db), row.codes, row.scales,
             "yes" if row.left_in_float else "",
         )
         for row in report.layers
     ]  # fmt: skip
     table = Table(header, rows, frozenset(range(2, 7)), of=("layer", "layers"))
-    return [_section("Layers by SQNR", Says(said), table)]
+    return [_section("Layers by effect", Says(said), table)]
 
 
 def _route(route: Sequence[Stop]) -> Table:

@@ -2,6 +2,7 @@
 is itself."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -10,15 +11,19 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.data import originals
+from narrowdown.engines.demos.scaled_apart import quantize
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.bypass import leave_float, make_float_twin
 from narrowdown.engines.graph.cut import Cut, cut
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import (
+    ASKING,
+    HANDING_ON,
     can_stay_float,
     count_operators,
     find_layers,
     find_leavable_layers,
+    find_left,
     find_pair_source,
     is_quantized,
     nodes_on_codes,
@@ -73,7 +78,7 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(
     assert np.array_equal(outputs(make_float_twin(part, weights), model), expected)
     found = find_layers(model.index)
     assert all(can_stay_float(model.index, layer) for layer in found)
-    bare = leave_float(part, [layer.node for layer in found], weights)
+    bare = leave_float(part, find_left(model.index, {layer.node for layer in found}), weights)
     assert np.array_equal(outputs(bare, model), expected)
     onnx.checker.check_model(inside(bare.model, model), full_check=True)
     left = {node.op_type for node in bare.model.graph.node}
@@ -83,14 +88,12 @@ def test_all_bypassed_is_the_float_model_and_none_is_the_model_itself(
     assert np.array_equal(
         outputs(make_float_twin(part, by_codes), model), outputs(make_float_twin(part, {}), model)
     ), "as the engine dequantizes"
-    kept = [layer.node for layer in found if data.draw(st.booleans())]
-    mixed = leave_float(part, kept, weights)
+    kept = {layer.node for layer in found if data.draw(st.booleans())}
+    mixed = leave_float(part, find_left(model.index, kept), weights)
     onnx.checker.check_model(inside(mixed.model, model), full_check=True)
     assert [model.node_protos[i].name for i in mixed.node_ids] == [
         x.name for x in mixed.model.graph.node
     ]
-    again = leave_float(mixed, [mixed.node_ids.index(k) for k in kept], weights)
-    assert again.model == mixed.model, "what is in float already stays as it is"
 
 
 def inside(model: onnx.ModelProto, stored: load.StoredModel) -> onnx.ModelProto:
@@ -114,27 +117,91 @@ def test_without_the_original_weights_are_what_their_codes_are_worth(folder: Pat
     assert got == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
-def test_one_layer_in_float_leaves_the_shared_pair_to_the_others(folder: Path) -> None:
-    """Two readers of one pair: one reads the float tensor, the other the pair still."""
-    graph = helper.make_graph(
-        [
-            n("QuantizeLinear", ["x", "s", "z"], ["q"]), n("DequantizeLinear", ["q", "s", "z"], ["d"]),
-            n("Relu", ["d"], ["a"], name="one"), n("Neg", ["d"], ["b"], name="other"), n("Add", ["a", "b"], ["y"], name="sum"),
-        ],
-        "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, WIDTH])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, WIDTH])],
-        [numpy_helper.from_array(np.float32(0.5), "s"), numpy_helper.from_array(np.uint8(9), "z")],
+def test_a_shared_pair_is_gone_once_all_its_readers_are_in_float(folder: Path) -> None:
+    """Two readers of one pair, as ``nodes_to_exclude`` takes it out: with both of them."""
+    weights = {"w": np.eye(WIDTH, dtype=np.float32), "v": np.ones((WIDTH, WIDTH), np.float32)}
+    nodes = [n("MatMul", ["x", "w"], ["a"], "one"), n("MatMul", ["x", "v"], ["y"], "other")]
+    ends = [helper.make_tensor_value_info(k, TensorProto.FLOAT, [3, WIDTH]) for k in "xay"]
+    floats = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(v, k) for k, v in weights.items()]),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
     )  # fmt: skip
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    _, held, _ = stored(folder, model, "shared")
-    assert [held.index.nodes[layer.node].name for layer in find_layers(held.index)] == [
-        "one",
-        "other",
+    _, held, _ = stored(folder, quantize(floats, X), "shared")
+    layers = {held.index.nodes[layer.node].name: layer for layer in find_layers(held.index)}
+    assert set(layers) == {"one", "other"}
+    for names, gone in (({"one"}, 2), ({"other"}, 2), ({"one", "other"}, 5)):
+        left = find_left(held.index, {layers[name].node for name in names})
+        assert len(left) == gone, "weights and output; x once both are left out"
+
+
+FORMS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "symmetric": {"extra_options": {"ActivationSymmetric": True}},
+    "per channel": {"per_channel": True},
+    "for TensorRT": {
+        "extra_options": {
+            "OpTypesToExcludeOutputQuantization": [*ASKING, *HANDING_ON], "ActivationSymmetric": True,
+            "AddQDQPairToWeight": True, "QuantizeBias": False,
+        }
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_layers_in_float_are_what_nodes_to_exclude_takes_out(folder: Path, form: str) -> None:
+    """The same nodes left out by the quantizer, and bypassed in what it makes of all: the same
+    tensors are quantized."""
+    with np.load(MODELS / "shapes_cnn_in.npz") as archive:
+        feeds = {name: archive[name][:2] for name in archive.files}
+    floats = onnx.load(MODELS / "shapes_cnn.onnx")
+    _, held, _ = stored(folder, quantize(floats, feeds, **FORMS[form]), "int")
+    names = {held.index.nodes[layer.node].name: layer.node for layer in find_layers(held.index)}
+    random = np.random.default_rng(4)
+    for many in (1, 2, 8, len(names)):
+        left = sorted(random.choice(sorted(names), many, replace=False))
+        bypassed = leave_float(
+            entire(held), find_left(held.index, {names[x] for x in left}),
+            originals.find_float_weights(Store(folder / "s"), held, "onnxruntime:quantization=bypass"),
+        )  # fmt: skip
+        again = quantize(floats, feeds, nodes_to_exclude=left, **FORMS[form])
+        assert list_quantized(bypassed.model) == list_quantized(again), left
+
+
+def list_quantized(model: onnx.ModelProto) -> set[str]:
+    """The tensors that have a pair, and the stored codes of weights."""
+    nodes = [node for node in model.graph.node if node.op_type.endswith("eLinear")]
+    made = {node.output[0] for node in nodes}
+    pairs = {node.input[0] for node in nodes if node.op_type == "QuantizeLinear"}
+    return pairs | {node.input[0] for node in nodes} - made
+
+
+def test_the_quantizer_quantizes_what_is_listed() -> None:
+    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
+
+    assert {*QDQRegistry, *QLinearOpsRegistry} == ASKING | HANDING_ON
+
+
+def test_weights_are_not_looked_up_at_an_activation_that_was_dropped(folder: Path) -> None:
+    """The quantizer gives the tensor of a Clip to the Add before it: what is added is not the
+    Clip's least value."""
+    rng = np.random.default_rng(2)
+    held = {"w": rng.standard_normal((WIDTH, WIDTH)), "three": 3, "low": 0, "high": 6}
+    nodes = [
+        n("MatMul", ["x", "w"], ["a"], "/a"),
+        n("Add", ["a", "three"], ["b"], "/b"),
+        n("Clip", ["b", "low", "high"], ["y"], "/y"),
     ]
-    assert [layer.around for layer in find_layers(held.index)] == [(0, 1, 2), (0, 1, 3)]
-    got = outputs(leave_float(entire(held), [2], {}), held)
-    pair = (np.rint(X["x"] / 0.5).clip(-9, 246) * 0.5).astype(np.float32)
-    assert got == pytest.approx(np.maximum(X["x"], 0) - pair)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, WIDTH]) for name in "xy"]
+    weights = [numpy_helper.from_array(np.asarray(v, np.float32), k) for k, v in held.items()]
+    floats = helper.make_model(
+        helper.make_graph(nodes, "g", ends[:1], ends[1:], weights),
+        opset_imports=[helper.make_opsetid("", 17)], ir_version=8,
+    )  # fmt: skip
+    onnx.save(floats, folder / "float.onnx")
+    store, model, _ = stored(folder, quantize(floats, X), "int")
+    spec = f"onnxruntime:model={folder / 'float.onnx'}"
+    found = originals.find_float_weights(store, model, spec)
+    assert 3.0 in [float(numpy_helper.to_array(t)) for t in found.values() if not t.dims]
 
 
 def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: Path) -> None:
@@ -311,10 +378,9 @@ def test_an_activation_that_the_quantizer_folded_into_a_pair_is_there_in_the_flo
     _, model, _ = stored(folder, quantized, "again")
     right = run(float_one, x, "")["y"]
     bypassed = run(make_float_twin(entire(model), {}).model, x, model.weights_dir)["y"]
-    layer = next(
-        i for i, node in enumerate(entire(model).model.graph.node) if node.name.startswith("/y")
-    )
-    left = run(leave_float(entire(model), (layer,), {}).model, x, model.weights_dir)["y"]
+    layer = next(node.id for node in model.index.nodes if node.name.startswith("/y"))
+    gone = find_left(model.index, {layer})
+    left = run(leave_float(entire(model), gone, {}).model, x, model.weights_dir)["y"]
     # Weights are what their codes are worth, and the other layer is still quantized; without the
     # activation it is off by half.
     for one, allowed in ((bypassed, 0.05), (left, 0.1)):

@@ -238,9 +238,9 @@ def test_the_spoiled_layers_are_ranked_first_and_found(
     assert {name.strip() for name in outcome.names.split(",")} >= SPOILED
     assert (outcome.samples_ok, outcome.minimal) == (outcome.samples, True)
     assert outcome.error * outcome.margin == pytest.approx(outcome.tolerance)
-    assert [r["sqnr_db"] for r in rows] == sorted(r["sqnr_db"] for r in rows)
-    assert {r["layer"] for r in rows[:2]} == set(READERS)
-    assert {r["layer"] for r in sorted(rows, key=lambda r: -(r["effect"] or 0))[:5]} == SPOILED
+    effects = [r["effect"] for r in rows if r["effect"] is not None]
+    assert effects == sorted(effects, reverse=True)
+    assert {r["layer"] for r in rows[:5]} == SPOILED
     assert {r["layer"] for r in rows if r["left_in_float"]} == set(outcome.names.split(", "))
     readers = [r for r in rows if r["layer"] in READERS]
     assert all(
@@ -385,13 +385,9 @@ def test_every_form_of_pair(
     session = against(open_model(tmp_path / "q.onnx", ORT, (tiny.inputs,)), tiny.reference)
     walk = session.step("quantization")
     outcome, rows = walk.finish.outcome, {r["layer"]: r for r in walk.finish.tables["layers"]}
-    assert outcome.outcome == ("found" if found else "none-needed")
-    assert set(outcome.names.split(", ")) in (
-        found or {""},
-        found | {"last"},
-        {"reader", "writer"},
-        {"reader", "writer", "last"},
-    )  # beyond its scale
+    ends = {0: "none-needed", len(rows): "whole"}
+    assert outcome.outcome == ends.get(len(found), "found")
+    assert set(outcome.names.split(", ")) in (found or {""}, {"reader", "writer"})
     assert outcome.samples_ok == outcome.samples, "others may be further off"
     assert {(r["codes"], r["scales"]) for r in rows.values() if r["scales"]} == {(codes, scales)}
     assert rows["reader"]["sqnr_db"] < rows["writer"]["sqnr_db"]
@@ -511,14 +507,10 @@ def test_the_case_is_named_and_the_workaround_leaves_layers_in_float(opened: Any
     assert confirmed.cause == "quantization"
     assert "SQNR of" in confirmed.evidence
     outcome = opened.step("workaround").finish.outcome
-    assert (outcome.samples_ok == outcome.samples, outcome.kind, outcome.minimal) == (
-        True,
-        "precision",
-        True,
-    )
-    assert {"writer", "reader"} <= set(outcome.names.split(", "))
+    assert (outcome.samples_ok == outcome.samples, outcome.kind) == (True, "precision")
+    assert set(outcome.names.split(", ")) == {"writer", "reader"}, "and not all three"
     assert re.fullmatch(
-        r"[23] of 4 quantized layers in float; a run takes about [\d.]+ ms, before [\d.]+ ms",
+        r"2 of 3 quantized layers in float; a run takes about [\d.]+ ms, before [\d.]+ ms",
         outcome.cost,
     )
     kept = opened.step("precision").finish.outcome
@@ -567,7 +559,7 @@ def test_a_pair_of_a_wrong_scale_is_the_only_culprit(
     assert told
     assert float(told[2]) < float(told[1]) / 2
     kept = session.step("workaround").finish.outcome
-    assert (kept.names, kept.holds) == ("m2", True), "the layer that reads it"
+    assert (kept.names, kept.holds) == ("m1, m2", True), "both ask for it: who gives, who reads"
     assert "not among them" not in kept.message, "the pair is cured with the layer"
     assert session.step("quantization").finish.outcome.worst == "m2", (
         "in the model as it is, not as it was cured"

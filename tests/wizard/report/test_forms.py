@@ -335,7 +335,7 @@ def test_the_nodes_that_add_the_most_are_a_table() -> None:
     many = tuple(Depth(f"t{i}", "Add", 0.1, True, 0.01, i / 100) for i in range(30))
     told = msgspec.structs.replace(report(), depth=many)
     for text in (to_markdown(told), text_of(to_html(told))):
-        section = text.partition("Error by depth")[2].partition("Layers by SQNR")[0]
+        section = text.partition("Error by depth")[2].partition("Layers by effect")[0]
         shown = re.findall(r"\bt(\d+)\W*Add\W*1", section.partition("is added")[2])
         assert shown == [str(i) for i in range(20, 30)], "ten, in the order of the model"
         assert "29 %" in section
@@ -689,7 +689,7 @@ def test_quantized_layers_are_a_table_of_decibels() -> None:
     )
     assert "| `Sigmoid` | `Sigmoid` | 39.2 dB |  |  | exact | ? | uint8 |  |  |" in text
     page = text_of(to_html(report("Conv")))
-    assert page.index("Layers by SQNR") < page.index("1.9 dB") < page.index("39.2 dB")
+    assert page.index("Layers by effect") < page.index("1.9 dB") < page.index("39.2 dB")
     assert [row["sqnr_db"] for row in json.loads(to_json(report()))["layers"]] == [1.93, 39.2]
     none = msgspec.structs.replace(report(), layers=())
     assert "SQNR" not in to_markdown(none) + to_html(none)
@@ -763,7 +763,9 @@ def test_the_longest_report_fits_an_issue() -> None:
         "1.31.1",
     ):
         assert kept in text
-    assert "Too long for an issue, and only in report.html and report.json: Layers by SQNR" in text
+    assert (
+        "Too long for an issue, and only in report.html and report.json: Layers by effect" in text
+    )
     assert "Too long" not in to_markdown(one)
     assert text.index("## Culprit 1") < text.index("## Environment")
 
