@@ -29,7 +29,6 @@ OURS: Mapping[str, str] = {
     "tensorrt_rtx": "narrowdown.engines.backends.tensorrt:RTX",
     "golden": "narrowdown.engines.backends.golden:DECLARATION",
     "command": "narrowdown.engines.backends.command:DECLARATION",
-    "fake": "narrowdown.engines.backends.fake:DECLARATION",
 }
 _TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal", "family")
 

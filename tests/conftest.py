@@ -16,8 +16,10 @@ from hypothesis import settings
 
 from narrowdown.engines import installed
 
+from . import fakes
 from .patience import allow
 
+fakes.put_on_path()
 settings.register_profile("untimed", deadline=None)
 # make test: the same examples for everybody, and fewer where a test does not say how many.
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=40)

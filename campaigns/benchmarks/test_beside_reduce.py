@@ -24,6 +24,7 @@ from tables import show
 from narrowdown import wizard
 from narrowdown.engines.data import polygraphy
 from narrowdown.wizard.demo import DEMOS
+from tests import fakes
 
 PACKAGES = Path(wizard.__file__).parent.parent
 PEER = Path(sys.executable).parent / "polygraphy"
@@ -42,7 +43,10 @@ def narrowdown(*words: str | Path, folder: Path) -> Cost:
     home = {"NARROWDOWN_HOME": str(folder / "home"), "XDG_STATE_HOME": str(folder / "state")}
     start = "import sys; from narrowdown.wizard.cli import main; sys.exit(main())"
     cost = run(
-        [sys.executable, "-P", "-c", start, *words], folder, PYTHONPATH=str(PACKAGES), **home
+        [sys.executable, "-P", "-c", start, *words],
+        folder,
+        PYTHONPATH=f"{PACKAGES}:{fakes.FOLDER}",
+        **home,
     )
     assert cost.code in (0, 10), cost.err[-3000:]
     return cost

@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from narrowdown.engines.workers.gpus import Gpu, group_alike, list_gpus
+from tests import fakes
 from tests.engines.workers import driver  # a stand-in, for rehearsals
 from tests.gpu import models  # as a script it has no package to import from
 
@@ -50,6 +51,7 @@ def cases(folder: Path, builds: int, *, rehearse: bool) -> list[Case]:
     broken = strong = "tensorrt:precision=fp16,typing=strong"
     right = "tensorrt"
     if rehearse:
+        fakes.put_on_path()
         broken = "fake:fault=wrong,gpus=1,nodes=block1/Sub_centred+block1/Add_vareps"
         strong, right = "emulate:precision=fp16", "fake:fault=wrong,gpus=1,ops=Conv,rate=0.4"
     until = ["--until", str(builds)]

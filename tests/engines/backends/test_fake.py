@@ -112,7 +112,7 @@ def test_faults_of_the_contract(chain: onnx.ModelProto, status: str, at: str) ->
 )
 def test_faults_of_the_process(fault: str, code: int) -> None:
     program = (
-        "from narrowdown.engines.backends.fake.engine import make, strike_process\nimport sys\nfrom narrowdown.engines.options import check, values\n"  # noqa: E501
+        "from fake_engine.engine import make, strike_process\nimport sys\nfrom narrowdown.engines.options import check, values\n"
         f"strike_process(make(check('fake:fault={fault}'))._fault)"
     )
     done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, check=False)
@@ -133,7 +133,7 @@ def test_only_the_sessions_that_run_are_made(
     chain: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A right model of 50,000 nodes beside each wrong one took half of a search's time."""
-    from narrowdown.engines.backends.fake import engine
+    from fake_engine import engine
 
     made, usual = [], engine.Session
     monkeypatch.setattr(engine, "Session", lambda *of: made.append(of) or usual(*of))

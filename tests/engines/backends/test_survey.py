@@ -19,6 +19,7 @@ FIELDS = {"name", "summary", "present", "reason", "version", "device", "options"
 def test_the_survey_lists_every_engine() -> None:
     rows = {row["name"]: row for row in survey.survey_engines()}
     assert list(rows) == [d.name for d in discovery.ours().values() if not d.hidden]
+    assert discovery.find("fake").hidden
     assert "fake" not in rows
     for row in rows.values():
         assert row.keys() >= FIELDS

@@ -16,7 +16,9 @@ import pytest
 
 from narrowdown import engines
 
-PACKAGES = str(Path(engines.__file__).parents[2])
+from ... import fakes
+
+PATH = os.pathsep.join((str(Path(engines.__file__).parents[2]), fakes.FOLDER))
 _PATIENCE = 60.0
 
 
@@ -113,7 +115,7 @@ class Running:
     def _start(
         self, *words: str, log: str = "", prefix: tuple[str, ...] = (), **environment: str
     ) -> "subprocess.Popen[bytes]":
-        surroundings = {**os.environ, "PYTHONPATH": PACKAGES, "PYTHONUNBUFFERED": "1"}
+        surroundings = {**os.environ, "PYTHONPATH": PATH, "PYTHONUNBUFFERED": "1"}
         surroundings |= {**self._environment, **environment}
         with (self.folder / f"{log or words[0]}.log").open("wb") as out:
             return subprocess.Popen(

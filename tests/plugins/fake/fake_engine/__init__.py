@@ -6,7 +6,7 @@ from narrowdown.engines.declaration import NAMES, WORD, Declaration, Option
 DECLARATION = Declaration(
     "fake",
     "ONNX Runtime with an injected fault. For tests.",
-    "narrowdown.engines.backends.fake.engine",
+    "fake_engine.engine",
     package="onnxruntime",
     install="pip install onnxruntime",
     family="onnxruntime",

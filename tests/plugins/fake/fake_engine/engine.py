@@ -21,6 +21,7 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from fake_engine import DECLARATION
 from narrowdown.engines import options
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends import machine
@@ -30,7 +31,6 @@ from narrowdown.engines.backends.base import (
     EngineInfo,
     list_capabilities,
 )
-from narrowdown.engines.backends.fake import DECLARATION
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.onnxruntime.engine import Session, Settings
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
