@@ -6,7 +6,7 @@ the standard library is imported before file descriptors 1 and 2 are a log: nati
 where they like.
 """
 
-import importlib.util
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -26,17 +26,9 @@ def _claim_protocol() -> tuple[int, int]:
 def _pin_package() -> None:
     """Make ``import narrowdown`` mean the package that holds this file, whatever ``sys.path``
     says."""
-    if "narrowdown" in sys.modules:
-        return
-    folder = Path(__file__).absolute().parents[2]
-    spec = importlib.util.spec_from_file_location(
-        "narrowdown", folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError(f"The package 'narrowdown' in {folder} cannot be loaded.")
-    package = importlib.util.module_from_spec(spec)
-    sys.modules["narrowdown"] = package
-    spec.loader.exec_module(package)
+    sys.path.insert(0, str(Path(__file__).absolute().parents[3]))
+    importlib.import_module("narrowdown")
+    del sys.path[0]
 
 
 def main() -> None:

@@ -199,10 +199,7 @@ _STARTED = {
         "subprocess.Popen",
         "subprocess.run",
     },  # runner, workers and what watches; a module of ours, also by a typed interpreter; pip
-    "engines/workers/__main__.py": {
-        "importlib.util.spec_from_file_location",
-        ".exec_module",
-    },  # our own package
+    "engines/workers/__main__.py": {"importlib.import_module"},  # our own package
     "engines/workers/worker.py": {"ctypes.CDLL"},  # C's library, for prctl
     "engines/workers/gpus.py": {"ctypes.CDLL"},  # the driver
     "engines/backends/tensorrt/cuda.py": {"ctypes.CDLL"},  # the driver
@@ -216,10 +213,7 @@ _STARTED = {
     },  # a test for engines of other packages
     "wizard/cli/parsing.py": {"importlib.import_module"},  # a command's own module
     "wizard/flow/load.py": {"importlib.metadata.entry_points"},
-    "wizard/runner/__main__.py": {
-        "importlib.util.spec_from_file_location",
-        ".exec_module",
-    },  # our own package
+    "wizard/runner/__main__.py": {"importlib.import_module"},  # our own package
 }
 
 
