@@ -1,12 +1,11 @@
 """Constant nodes as weights, which no search need ask about."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph import schema
+from narrowdown.engines.graph import protos, schema
 
 
 def lift_constants(graph: GraphProto) -> int:
@@ -22,10 +21,7 @@ def lift_constants(graph: GraphProto) -> int:
         else:
             graph.initializer.append(tensor)
             lifted += 1
-    if lifted:
-        copies = [deepcopy(node) for node in kept]
-        del graph.node[:]
-        graph.node.extend(copies)
+    protos.refill(graph.node, kept)
     return lifted
 
 

@@ -9,14 +9,13 @@ import numpy as np
 from onnx import (
     GraphProto,
     ModelProto,
-    NodeProto,
     TensorProto,
     ValueInfoProto,
     helper,
     numpy_helper,
 )
 
-from narrowdown.engines.graph import external, names, schema
+from narrowdown.engines.graph import external, names, protos, schema
 from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype, read_weight
 from narrowdown.engines.graph.model_problem import ModelProblem
@@ -136,7 +135,8 @@ def cut(
         raise ModelProblem("The candidate has no output to compare.")
     made = {t for i in ids for t in index.nodes[i].outputs}
     passed_on = [t for t in wanted if t not in made]  # what it is fed or holds, and gives out again
-    weights = _find_weights(index, ids, made, passed_on)
+    read = {t for i in ids for t in index.nodes[i].reads}.difference(made)
+    weights = {t for t in read.union(passed_on) if index.tensors[t].kind == "weight"}
     feed_names |= {
         t: index.tensors[t].name for t in passed_on if t not in weights and t not in feed_names
     }
@@ -172,13 +172,6 @@ def cut(
     )
 
 
-def _find_weights(
-    index: GraphIndex, ids: Sequence[int], made: set[int], passed_on: Sequence[int]
-) -> set[int]:
-    read = {t for i in ids for t in index.nodes[i].reads}
-    return {t for t in (read - made).union(passed_on) if index.tensors[t].kind == "weight"}
-
-
 def _copy_nodes(
     model: StoredModel,
     graph: GraphProto,
@@ -199,7 +192,7 @@ def _copy_nodes(
         if renamed:
             names.rename_reads(node, renamed)
         if i in dropped:
-            _drop_attributes(node, dropped[i])
+            protos.refill(node.attribute, [a for a in node.attribute if a.name not in dropped[i]])
 
 
 def _pass_on(
@@ -269,12 +262,6 @@ def empty_like(model: StoredModel) -> ModelProto:
     result.metadata_props.MergeFrom(source.metadata_props)
     result.graph.name = source.graph.name or "graph"
     return result
-
-
-def _drop_attributes(node: NodeProto, unwanted: set[str]) -> None:
-    kept = [a for a in node.attribute if a.name not in unwanted]
-    del node.attribute[:]
-    node.attribute.extend(kept)
 
 
 def _element_type(tensor: Tensor, types: Types) -> int:

@@ -4,9 +4,9 @@
 import re
 from collections.abc import Mapping
 
-from onnx import GraphProto, ModelProto, TypeProto
+from onnx import ModelProto, TensorShapeProto
 
-from narrowdown.engines.graph import names
+from narrowdown.engines.graph.protos import iterate_messages
 
 # A name begins with a letter or a line; sums and products of names (``past + seq``) are names here.
 # ``None`` and its like are what exporters print for a size that they do not know.
@@ -18,7 +18,9 @@ def open_unknown(model: ModelProto) -> list[str]:
     """Leave dimensions open that are below 0 or whose name is none, wherever they are declared;
     what to say about it."""
     found: list[str] = []
-    _open_graph(model.graph, found)
+    for part in iterate_messages(model.graph):
+        if isinstance(part, TensorShapeProto.Dimension):
+            _open_dimension(part, found)
     if not found:
         return []
     kinds = ", ".join(dict.fromkeys(found))
@@ -44,25 +46,10 @@ def say_unequal(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> str
     return ""
 
 
-def _open_graph(graph: GraphProto, found: list[str]) -> None:
-    for info in (*graph.input, *graph.output, *graph.value_info):
-        _open_type(info.type, found)
-    for node in graph.node:
-        for body in names.bodies(node):
-            _open_graph(body, found)
-
-
-def _open_type(declared: TypeProto, found: list[str]) -> None:
-    kind = declared.WhichOneof("value")
-    if kind == "sequence_type":
-        _open_type(declared.sequence_type.elem_type, found)
-    elif kind == "optional_type":
-        _open_type(declared.optional_type.elem_type, found)
-    elif kind == "tensor_type":
-        for dim in declared.tensor_type.shape.dim:
-            if dim.HasField("dim_value") and dim.dim_value < 0:
-                found.append(str(dim.dim_value))
-                dim.ClearField("dim_value")
-            elif (name := dim.dim_param) and (not _NAME.match(name) or name.lower() in _NOTHING):
-                found.append(f"'{dim.dim_param}'")
-                dim.ClearField("dim_param")
+def _open_dimension(dim: TensorShapeProto.Dimension, found: list[str]) -> None:
+    if dim.HasField("dim_value") and dim.dim_value < 0:
+        found.append(str(dim.dim_value))
+        dim.ClearField("dim_value")
+    elif (name := dim.dim_param) and (not _NAME.match(name) or name.lower() in _NOTHING):
+        found.append(f"'{dim.dim_param}'")
+        dim.ClearField("dim_param")

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from narrowdown.engines.graph import converted, names, schema
+from narrowdown.engines.graph import converted, names, protos, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
 
 PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
@@ -90,8 +90,7 @@ class _Rounding:
                 target = self.fresh(f"{name}__{self.precision}")
                 renamed[name] = self._append_casts(nodes, name, target)
 
-        for i, original in enumerate(graph.node):
-            node = deepcopy(original)
+        for i, node in enumerate(graph.node):
             if i in keep:
                 nodes.append(node)
                 continue
@@ -109,8 +108,7 @@ class _Rounding:
                 if name and types.get(name) == _FLOAT:
                     node.output[position] = self.fresh(f"{name}__exact")
                     self._append_casts(nodes, node.output[position], name)
-        del graph.node[:]
-        graph.node.extend(nodes)
+        protos.refill(graph.node, nodes)
 
     def _round_weights(
         self, graph: GraphProto, rounded: set[str], exact: set[str]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from narrowdown.engines.graph import names, schema, splice
+from narrowdown.engines.graph import names, protos, schema, splice
 from narrowdown.engines.graph.model_problem import ModelProblem
 
 DEEPEST = 100  # functions in one another: ONNX's own checker takes no more
@@ -64,7 +64,7 @@ def _inline_graph(
         calls += many
         nodes += made
     if calls:
-        splice.replace_nodes(graph, nodes)
+        protos.refill(graph.node, nodes)
     return calls
 
 

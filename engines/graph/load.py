@@ -32,9 +32,9 @@ from narrowdown.engines.graph import (
     functions,
     names,
     plain_outputs,
+    protos,
     schema,
     spelling,
-    splice,
     unroll,
     versions,
     wrong_pairs,
@@ -629,7 +629,7 @@ def _sort_nodes(graph: GraphProto) -> bool:
             heapq.heappush(ready, i)
         order.append(heapq.heappop(ready))
         sorter.done(order[-1])
-    splice.replace_nodes(graph, [graph.node[i] for i in order])
+    protos.refill(graph.node, [graph.node[i] for i in order])
     return True
 
 

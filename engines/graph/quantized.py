@@ -22,7 +22,7 @@ DYNAMIC = "DynamicQuantizeLinear"
 DEQUANTIZE = "DequantizeLinear"
 LOOK_WRONG = "Q/DQ nodes of the model look wrong: "  # what is said of its own pairs begins so (``engines.graph.wrong_pairs``)
 # ONNX Runtime keeps its own operators of the same names, for types that ONNX's once lacked.
-_DOMAINS = frozenset({"", "com.microsoft"})
+DOMAINS = frozenset({"", "com.microsoft"})
 _IN_THEMSELVES = frozenset(
     {
         "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulNBits",
@@ -62,7 +62,7 @@ class Layer(msgspec.Struct, frozen=True):
 
 
 def is_quantize(node: Node) -> bool:
-    return node.op in (QUANTIZE, DYNAMIC) and node.domain in _DOMAINS
+    return node.op in (QUANTIZE, DYNAMIC) and node.domain in DOMAINS
 
 
 def is_rounding(op: str) -> bool:
@@ -72,7 +72,7 @@ def is_rounding(op: str) -> bool:
 
 
 def is_dequantize(node: Node) -> bool:
-    return node.op == DEQUANTIZE and node.domain in _DOMAINS
+    return node.op == DEQUANTIZE and node.domain in DOMAINS
 
 
 def find_pair_source(index: GraphIndex, dequantizer: int) -> int:

@@ -19,11 +19,11 @@ from onnx import (
     TensorShapeProto,
     defs,
     helper,
-    numpy_helper,
     version_converter,
 )  # fmt: skip
 
-from narrowdown.engines.graph import external, functions, names, schema, splice
+from narrowdown.engines.graph import functions, names, protos, schema
+from narrowdown.engines.graph.edited import Edited
 from narrowdown.engines.probe import BARRIER, WRAPS
 
 # Beyond this magnitude a constant of a mask becomes infinite in FP16 (65,504), and stays in it
@@ -37,10 +37,10 @@ SHRINK = 2.0**-6
 OTHER_OPSET, HIGHER, LOWER = "other-opset", 21, 20
 OLDEST = 13  # a Softmax of before it comes out of ONNX's converter (1.23) over another axis
 Apply = Callable[
-    ["_Graph", frozenset[int]], Iterator[str]
+    [Edited, frozenset[int]], Iterator[str]
 ]  # does it, and gives the names of the nodes that it changes
 Form = Callable[
-    ["_Graph", NodeProto, str], str
+    [Edited, NodeProto, str], str
 ]  # puts nodes before this one; the tensor that hands the given one on, or ""
 
 
@@ -57,7 +57,7 @@ def rewrite_model(
             else (converted, tuple(n.name for n in model.graph.node))
         )
     changed = deepcopy(model)
-    graph = _Graph(changed, weights_dir)
+    graph = Edited(changed, weights_dir)
     done = tuple(REWRITES[name](graph, frozenset(nodes)))
     graph.finish()
     return changed, done
@@ -73,8 +73,7 @@ def fix_sizes(
     for info in changed.graph.input:
         declared, shape = info.type.tensor_type.shape.dim, shapes.get(info.name, ())
         if len(declared) == len(shape) and any(not d.HasField("dim_value") for d in declared):
-            del declared[:]
-            declared.extend(TensorShapeProto.Dimension(dim_value=n) for n in shape)
+            protos.refill(declared, [TensorShapeProto.Dimension(dim_value=n) for n in shape])
             done.append(info.name)
     if done:
         del changed.graph.value_info[:]
@@ -92,7 +91,7 @@ def keep_apart(
     changed = deepcopy(model)
     if name == BARRIER:
         return changed, _add_outputs(changed, tensors)
-    graph = _Graph(changed, weights_dir)
+    graph = Edited(changed, weights_dir)
     done = tuple(t for t in dict.fromkeys(tensors) if _wrap(graph, t, FORMS[name]))
     graph.finish()
     return changed, done
@@ -111,75 +110,7 @@ def _add_outputs(changed: ModelProto, tensors: Collection[str]) -> tuple[str, ..
     return added
 
 
-class _Graph:
-    """A model under change: who makes and who reads a tensor, small constants, fresh names."""
-
-    def __init__(self, model: ModelProto, weights_dir: str) -> None:
-        self.graph, self.weights_dir = model.graph, weights_dir
-        self.nodes = list(model.graph.node)
-        self.fresh = names.Fresh(frozenset(names.used(model.graph)))
-        self.weights = {t.name: t for t in model.graph.initializer}
-        self.makers = {out: node for node in self.nodes for out in node.output if out}
-        self.outputs = {o.name for o in model.graph.output}
-        self.types = schema.element_types(model)
-        self.opset = schema.opsets(model).get("", 0)
-        self.before: dict[int, list[NodeProto]] = {}  # id of a node -> new nodes in front of it
-        self.gone: set[int] = set()
-
-    def finish(self) -> None:
-        """Write the nodes back, new ones in front of those that they are for."""
-        kept = [
-            (*self.before.get(id(n), ()), *(() if id(n) in self.gone else (n,))) for n in self.nodes
-        ]
-        splice.replace_nodes(self.graph, [n for group in kept for n in group])
-
-    def maker(self, tensor: str, op: str) -> NodeProto | None:
-        """What makes the tensor, where it is such an operator."""
-        node = self.makers.get(tensor)
-        return node if node is not None and node.op_type == op else None
-
-    def readers(self, tensor: str) -> list[NodeProto]:
-        return [n for n in self.nodes if tensor in n.input]
-
-    def reads_alone(self, tensor: str, node: NodeProto) -> bool:
-        return tensor not in self.outputs and self.readers(tensor) == [node]
-
-    def value(self, tensor: str) -> np.ndarray | None:
-        """A weight's values; None for what is none."""
-        held = self.weights.get(tensor)
-        return None if held is None else external.read(held, self.weights_dir)
-
-    def constant(self, hint: str, value: np.ndarray) -> str:
-        name: str = self.fresh(hint)
-        held = numpy_helper.from_array(np.asarray(value), name)
-        self.graph.initializer.append(held)
-        self.weights[name] = held
-        return name
-
-    def insert(
-        self, before: NodeProto, op: str, inputs: list[str], hint: str, **attributes: object
-    ) -> str:
-        """A new node in front of another; the name of its output."""
-        out: str = self.fresh(f"{hint}__{op.lower()}")
-        made = helper.make_node(op, inputs, [out], name=out, **attributes)
-        self.before.setdefault(id(before), []).append(made)
-        return out
-
-    def replace_reads(self, old: str, new: str) -> None:
-        for node in self.nodes:
-            names.rename_reads(node, {old: new})
-
-    def forget(self, tensors: Collection[str]) -> None:
-        """What the file says of the types and shapes of these tensors is so no more."""
-        kept = [v for v in self.graph.value_info if v.name not in tensors]
-        del self.graph.value_info[:]
-        self.graph.value_info.extend(kept)
-
-    def dtype(self, tensor: str) -> np.dtype:
-        return external.dtype_of(self.types.get(tensor, TensorProto.FLOAT))
-
-
-def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _drop_identity(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """Take out nodes that hand on what they are given: a Transpose that moves nothing, a Cast to
     the type that is there, a Pad of nothing, Identity."""
     for node in graph.nodes:
@@ -190,7 +121,7 @@ def _drop_identity(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         yield node.name
 
 
-def _hands_on(graph: _Graph, node: NodeProto) -> bool:
+def _hands_on(graph: Edited, node: NodeProto) -> bool:
     match node.op_type:
         case "Identity":
             return True
@@ -219,7 +150,7 @@ class _Norm(NamedTuple):
     divided: list[NodeProto]
 
 
-def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _scale_norm(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """Scale what a written-out norm squares by a power of two, and its epsilon by the square of
     that: the quotient stays."""
     for root in (n for n in graph.nodes if n.op_type == "Sqrt"):
@@ -241,7 +172,7 @@ def _scale_norm(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         yield norm.square.name
 
 
-def _find_norm(graph: _Graph, root: NodeProto) -> _Norm | None:
+def _find_norm(graph: Edited, root: NodeProto) -> _Norm | None:
     """The norm that this root belongs to: x / Sqrt(ReduceMean(x * x) + epsilon)."""
     add = graph.maker(root.input[0], "Add")
     constants = [name for name in add.input if name in graph.weights] if add is not None else []
@@ -258,14 +189,14 @@ def _find_norm(graph: _Graph, root: NodeProto) -> _Norm | None:
     return _Norm(square, add, constants[0], divided) if whole else None
 
 
-def _squares(graph: _Graph, node: NodeProto) -> bool:
+def _squares(graph: Edited, node: NodeProto) -> bool:
     if node.op_type == "Mul":
         return bool(node.input[0] == node.input[1])
     power = graph.value(node.input[1]) if node.op_type == "Pow" else None
     return power is not None and power.size == 1 and float(power.reshape(-1)[0]) == 2.0
 
 
-def _fit_mask(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _fit_mask(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """Constants of masks that FP16 cannot hold become the largest that it holds with room to
     spare."""
     for node in graph.nodes:
@@ -288,7 +219,7 @@ _UNFUSED = {
 }
 
 
-def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _unfuse_reductions(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """Reductions with a function inside, as that function and ReduceSum."""
     for node in graph.nodes:
         if graph.opset < 13 or node.op_type not in _UNFUSED:
@@ -308,7 +239,7 @@ def _unfuse_reductions(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]
         yield node.name
 
 
-def _stabilise(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _stabilise(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """What overflows or cancels as its formula is written, in a form that does neither."""
     for node in graph.nodes:
         form = _STABLE.get(node.op_type)
@@ -317,7 +248,7 @@ def _stabilise(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
             yield node.name
 
 
-def _stable_logsumexp(graph: _Graph, node: NodeProto) -> bool:
+def _stable_logsumexp(graph: Edited, node: NodeProto) -> bool:
     """max + log(sum(exp(x - max))), of which no exponent is above 0."""
     x, hint = node.input[0], node.output[0]
     most, kept = _reduce_alike(graph, node, "ReduceMax", x)
@@ -327,7 +258,7 @@ def _stable_logsumexp(graph: _Graph, node: NodeProto) -> bool:
     return True
 
 
-def _stable_norm(graph: _Graph, node: NodeProto) -> bool:
+def _stable_norm(graph: Edited, node: NodeProto) -> bool:
     """max |x| times the norm of x / max |x|, whose squares are 1 at most."""
     x, hint = node.input[0], node.output[0]
     least = np.asarray(np.finfo(graph.dtype(x)).tiny, graph.dtype(x))  # where all of x is 0
@@ -340,7 +271,7 @@ def _stable_norm(graph: _Graph, node: NodeProto) -> bool:
     return True
 
 
-def _stable_softplus(graph: _Graph, node: NodeProto) -> bool:
+def _stable_softplus(graph: Edited, node: NodeProto) -> bool:
     """max(x, 0) + log(1 + exp(-|x|)), whose exponent is 0 at most."""
     x, hint = node.input[0], node.output[0]
     one = graph.constant(f"{hint}__one", np.asarray(1, graph.dtype(x)))
@@ -356,7 +287,7 @@ def _stable_softplus(graph: _Graph, node: NodeProto) -> bool:
     return True
 
 
-def _stable_variance(graph: _Graph, node: NodeProto) -> bool:
+def _stable_variance(graph: Edited, node: NodeProto) -> bool:
     """mean(x * x) - mean(x) * mean(x), two large values that nearly cancel, as the mean of
     (x - mean(x)) squared."""
     over = graph.maker(node.input[0], "ReduceMean")
@@ -377,7 +308,7 @@ def _stable_variance(graph: _Graph, node: NodeProto) -> bool:
 
 
 def _reduce_alike(
-    graph: _Graph, node: NodeProto, op: str, x: str, before: NodeProto | None = None
+    graph: Edited, node: NodeProto, op: str, x: str, before: NodeProto | None = None
 ) -> tuple[str, str]:
     """Another reduction over the axes of this one: (with these axes kept, so that it can be taken
     off x; of the node's own shape)."""
@@ -392,7 +323,7 @@ def _attributes(node: NodeProto) -> dict[str, Any]:
     return {a.name: helper.get_attribute_value(a) for a in node.attribute}
 
 
-_STABLE: dict[str, Callable[["_Graph", NodeProto], bool]] = {
+_STABLE: dict[str, Callable[[Edited, NodeProto], bool]] = {
     "ReduceL2": _stable_norm,
     "ReduceLogSumExp": _stable_logsumexp,
     "Softplus": _stable_softplus,
@@ -407,7 +338,7 @@ def _become(node: NodeProto, op: str, inputs: list[str], **attributes: object) -
     node.CopyFrom(other)
 
 
-def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _explicit_pad(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """Padding that auto_pad leaves to the engine, as numbers."""
     for node in graph.nodes:
         stated = _state_padding(graph, node)
@@ -419,7 +350,7 @@ def _explicit_pad(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
         yield node.name
 
 
-def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
+def _state_padding(graph: Edited, node: NodeProto) -> list[int] | None:
     """What ``auto_pad`` stands for, where no size of the input has a say: of a ConvTranspose, and
     of a stride of 1."""
     mode = schema.attribute_value(node, "auto_pad", b"NOTSET").decode()
@@ -461,7 +392,7 @@ def _state_padding(graph: _Graph, node: NodeProto) -> list[int] | None:
     return [*less, *rest] if mode == "SAME_UPPER" else [*rest, *less]
 
 
-def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
+def _unfuse_functions(graph: Edited, accused: frozenset[int]) -> Iterator[str]:
     """Accused operators that ONNX itself defines by others (Attention, Gelu, RMSNormalization,
     ...), written as these."""
     for n in sorted(accused):
@@ -479,7 +410,7 @@ def _unfuse_functions(graph: _Graph, accused: frozenset[int]) -> Iterator[str]:
         yield node.name
 
 
-def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
+def _definition(graph: Edited, node: NodeProto) -> FunctionProto | None:
     """What ONNX defines the operator by, in the latest form that the model's opset has; None where
     it defines it by nothing."""
     if node.domain or not defs.has(node.op_type):
@@ -509,7 +440,7 @@ def _definition(graph: _Graph, node: NodeProto) -> FunctionProto | None:
     )
 
 
-def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
+def _widen_attention(graph: Edited, _accused: frozenset[int]) -> Iterator[str]:
     """A written-out attention of halves (product, scale and mask, Softmax, product) computed in
     FP32: Casts in front of all that it reads, and one behind it."""
     for softmax in (
@@ -539,7 +470,7 @@ def _widen_attention(graph: _Graph, _accused: frozenset[int]) -> Iterator[str]:
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
-def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
+def _scores(graph: Edited, softmax: NodeProto) -> list[NodeProto]:
     """What makes the scores of an attention, from its product on, each read by the next one alone;
     empty where that is not it."""
     chain: list[NodeProto] = []
@@ -559,7 +490,7 @@ def _scores(graph: _Graph, softmax: NodeProto) -> list[NodeProto]:
     return []
 
 
-def _wrap(graph: "_Graph", tensor: str, form: Form) -> bool:
+def _wrap(graph: Edited, tensor: str, form: Form) -> bool:
     """Let all that read the tensor read what nodes behind it hand on unchanged; whether that could
     be done."""
     at = next((i for i, n in enumerate(graph.nodes) if tensor in n.output), len(graph.nodes)) + 1
@@ -573,7 +504,7 @@ def _wrap(graph: "_Graph", tensor: str, form: Form) -> bool:
     return bool(wrapped)
 
 
-def _wrap_reshape(graph: "_Graph", before: NodeProto, tensor: str) -> str:
+def _wrap_reshape(graph: Edited, before: NodeProto, tensor: str) -> str:
     """Laid flat and brought back to its own shape, as it is told at run time: the values are not
     touched."""
     if graph.types.get(tensor, 0) <= 0 or graph.opset < 5:
@@ -588,7 +519,7 @@ def _wrap_reshape(graph: "_Graph", before: NodeProto, tensor: str) -> str:
     return graph.insert(before, "Reshape", [flat, shape], tensor, **empty)
 
 
-def _wrap_max(graph: "_Graph", before: NodeProto, tensor: str) -> str:
+def _wrap_max(graph: Edited, before: NodeProto, tensor: str) -> str:
     """The greater of itself and itself, which is itself bit by bit; what is no number stays
     none."""
     kinds = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16)

@@ -1,11 +1,9 @@
 """Names that nobody can hold: those that are no text, and giant ones."""
 
-from collections.abc import Iterator
-from typing import Any
-
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto
 
 from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.protos import iterate_messages
 
 LONGEST = 16_000  # characters of a name: an npz archive holds names of 65,535 bytes, of which one character takes four
 # Fields of onnx's messages that name nodes, tensors and dimensions, and what a node does.
@@ -31,14 +29,3 @@ def refuse_odd_names(model: ModelProto, file: str) -> None:
                         f"'{file}' has a name of {len(word):,} characters ({word[:40]}...), and no more than "
                         f"{LONGEST:,} can be held; export it again with shorter names."
                     )
-
-
-def iterate_messages(message: Any) -> Iterator[Any]:
-    """The message and all messages in it but those of a tensor, whose fields are its bytes."""
-    todo = [message]
-    while todo:
-        part = todo.pop()
-        yield part
-        for field, value in () if isinstance(part, TensorProto) else part.ListFields():
-            if field.message_type is not None:
-                todo.extend([value] if hasattr(value, "ListFields") else value)

@@ -5,13 +5,13 @@ names of their own.
 says where it stands.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph import constants, names
+from narrowdown.engines.graph import constants, names, protos
 
 Attributes = Mapping[str, AttributeProto]
 
@@ -94,13 +94,6 @@ def add_weight(
     return name
 
 
-def replace_nodes(graph: GraphProto, nodes: Iterable[NodeProto]) -> None:
-    """Give the graph these nodes, which may be its own."""
-    copies = [deepcopy(node) for node in nodes]
-    del graph.node[:]
-    graph.node.extend(copies)
-
-
 def drop_unread(graph: GraphProto) -> None:
     """Take the nodes out that make nothing which anybody reads."""
     wanted = {o.name for o in graph.output}
@@ -109,5 +102,4 @@ def drop_unread(graph: GraphProto) -> None:
         if any(name in wanted for name in node.output):
             kept.append(node)
             wanted.update((*node.input, *names.captures(node)))
-    if len(kept) < len(graph.node):
-        replace_nodes(graph, reversed(kept))
+    protos.refill(graph.node, reversed(kept))

@@ -24,7 +24,7 @@ from onnx import (
     numpy_helper,
 )
 
-from narrowdown.engines.graph import constants, converted, names, schema
+from narrowdown.engines.graph import constants, converted, names, protos, schema
 from narrowdown.engines.graph.emulate import find_precision
 
 _DOUBLE = int(TensorProto.DOUBLE)
@@ -223,8 +223,8 @@ class _Scope:
             if info.name not in own and self.original_type(info.name) in self.plan.sources:
                 self._set_type(info.type, self.plan.target)
                 self.actual[info.name] = self.plan.target
-        for i, original in enumerate(self.graph.node):
-            self._convert_node(deepcopy(original), i in keep)
+        for i, node in enumerate(self.graph.node):
+            self._convert_node(node, i in keep)
         # An output that keeps its type keeps its name, too: its producer writes a converted twin.
         moved: dict[str, str] = {}
         casts: list[tuple[str, str, int]] = []
@@ -255,11 +255,9 @@ class _Scope:
         names.rename_tensors(self.nodes, moved)
         for source, target, kind in casts:
             self._cast(source, target, kind)
-        kept = [deepcopy(t) for t in self.graph.initializer if t.name not in self.weights]
-        del self.graph.initializer[:]
-        self.graph.initializer.extend([*kept, *self._new_weights])
-        del self.graph.node[:]
-        self.graph.node.extend(self.nodes)
+        kept = [t for t in self.graph.initializer if t.name not in self.weights]
+        protos.refill(self.graph.initializer, [*kept, *self._new_weights])
+        protos.refill(self.graph.node, self.nodes)
         del self.graph.value_info[:]
 
     def _convert_node(self, node: NodeProto, keep: bool) -> None:

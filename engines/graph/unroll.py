@@ -15,7 +15,7 @@ import numpy as np
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, helper
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.graph import constants, names, plain_outputs, schema, splice
+from narrowdown.engines.graph import constants, names, plain_outputs, protos, schema, splice
 from narrowdown.engines.graph.random_nodes import draw_numbers
 
 CONTROL = frozenset({"If", "Loop", "Scan"})
@@ -146,7 +146,7 @@ def open_nodes(
             nodes += _Rolled(graph, node, listed[i], fresh, versions.get("", 1)).unrolled(
                 runs[i], empty
             )
-    splice.replace_nodes(graph, nodes)
+    protos.refill(graph.node, nodes)
     splice.drop_unread(graph)
     return result
 

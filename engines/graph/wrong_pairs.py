@@ -9,11 +9,10 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import external, schema
-from narrowdown.engines.graph.quantized import DEQUANTIZE, LOOK_WRONG, QUANTIZE
+from narrowdown.engines.graph.quantized import DEQUANTIZE, DOMAINS, LOOK_WRONG, QUANTIZE
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.store.memory import SMALL
 
-_DOMAINS = frozenset({"", "com.microsoft"})
 _NO_CODES = frozenset(
     {
         TensorProto.INT32,
@@ -44,7 +43,7 @@ def _find_faults(model: ModelProto) -> Iterator[str]:
         node
         for node in model.graph.node
         if node.op_type in (QUANTIZE, DEQUANTIZE)
-        and schema.domain_of(node) in _DOMAINS
+        and schema.domain_of(node) in DOMAINS
         and len(node.input) > 1
     ]
     quantizers = {node.output[0]: node for node in pairs if node.op_type == QUANTIZE}

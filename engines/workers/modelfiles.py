@@ -19,7 +19,7 @@ import onnx
 
 from narrowdown.engines.data import polygraphy
 from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.spelling import iterate_messages
+from narrowdown.engines.graph.protos import iterate_messages
 from narrowdown.engines.graph.standing_alone import INSIDE, make_inner
 from narrowdown.engines.store.content import atomic, write_atomically
 
