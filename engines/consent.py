@@ -94,7 +94,8 @@ def list_asked(probe: AnyProbe) -> Iterator[Asked]:
     if isinstance(probe, Measure) and score_script(probe.score):
         yield Asked(SCORE, probe.score)
     for spec in engine_specs(probe):
-        yield from (Asked(*each) for each in (*options.started(spec), *options.loaded(spec)))
+        for told in (options.commands(spec), options.settings(spec), options.loaded(spec)):
+            yield from (Asked(*each) for each in told)
 
 
 NOTHING = Consent()

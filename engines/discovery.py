@@ -13,7 +13,6 @@ import importlib
 import io
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import get_args, get_type_hints
 
 import msgspec
 
@@ -30,7 +29,6 @@ OURS: Mapping[str, str] = {
     "golden": "narrowdown.engines.backends.golden:DECLARATION",
     "command": "narrowdown.engines.backends.command:DECLARATION",
 }
-_TEXTS = ("name", "summary", "module", "package", "install", "needs", "refusal", "family")
 
 
 class Plugin(msgspec.Struct, frozen=True):
@@ -134,23 +132,21 @@ def fault_of(declared: object, name: str) -> str:
     where nothing is."""
     if not isinstance(declared, Declaration):
         return f"it is of the type {type(declared).__name__}, not a narrowdown.engines.declaration.Declaration"
-    if wrong := [field for field in _TEXTS if not isinstance(getattr(declared, field), str)]:
-        return f"its {wrong[0]} is not a text"
+    try:
+        msgspec.convert(msgspec.structs.asdict(declared), Declaration)
+    except msgspec.ValidationError as error:
+        return f"it is not valid: {error}"
     if declared.name != name:
         return f"it is of '{declared.name}', and the entry point is named '{name}'"
     if not _word(name):
         return f"'{name}' is not a name; use letters, digits, - and _"
-    if missing := [
-        field
-        for field in ("summary", "module", "package", "install")
-        if not getattr(declared, field)
-    ]:
-        return f"its {missing[0]} is empty"
-    options = declared.options if isinstance(declared.options, tuple) else (declared.options,)
-    for option in options:
+    for field in ("summary", "module", "package", "install"):
+        if not getattr(declared, field):
+            return f"its {field} is empty"
+    for option in declared.options:
         if fault := _fault_of_option(option):
             return fault
-    names = [option.name for option in options]
+    names = [option.name for option in declared.options]
     if twice := [option for option in names if names.count(option) > 1]:
         return f"its option '{twice[0]}' is declared twice"
     if strange := [
@@ -160,18 +156,13 @@ def fault_of(declared: object, name: str) -> str:
     return ""
 
 
-def _fault_of_option(option: object) -> str:
-    if not isinstance(option, Option):
-        return f"its options hold a {type(option).__name__} where a narrowdown.engines.declaration.Option belongs"
-    if not isinstance(option.name, str) or not _word(option.name):
-        return f"{option.name!r} is not the name of an option; use letters, digits, - and _"
-    kinds = get_args(get_type_hints(Option)["type"])
-    if option.type not in kinds:
-        return f"its option '{option.name}' is of the type {option.type!r}, which is not one of {', '.join(kinds)}"
+def _fault_of_option(option: Option) -> str:
     try:
-        msgspec.convert(msgspec.to_builtins(option), Option)
-    except (msgspec.ValidationError, TypeError) as error:
-        return f"its option '{option.name}' is not valid: {' '.join(str(error).split())}"
+        msgspec.convert(msgspec.structs.asdict(option), Option)
+    except msgspec.ValidationError as error:
+        return f"its option {option.name!r} is not valid: {error}"
+    if not _word(option.name):
+        return f"{option.name!r} is not the name of an option; use letters, digits, - and _"
     if option.choices and option.default not in (None, "", *option.choices):
         return f"its option '{option.name}' has the default {option.default!r}, which is not one of its choices"
     return ""

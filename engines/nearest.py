@@ -20,7 +20,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     folded = {name.casefold(): name for name in sorted(known)}
     given = word.casefold()
     alike = difflib.get_close_matches(given, folded)
-    return next((folded[name] for name in alike if _is_near(*_stems(given, name))), "")
+    near = (name for name in alike if difflib.get_close_matches(*_stems(given, name)))
+    return next((folded[name] for name in near), "")
 
 
 def spell_out(word: str, known: Iterable[str]) -> str:
@@ -60,12 +61,8 @@ def suggest_or_list(word: str, known: Iterable[str]) -> str:
     )
 
 
-def _is_near(given: str, name: str) -> bool:
-    return bool(difflib.get_close_matches(given, [name]))
-
-
-def _stems(given: str, name: str) -> tuple[str, str]:
+def _stems(given: str, name: str) -> tuple[str, list[str]]:
     suffix = PurePath(given).suffix
-    if suffix and suffix == PurePath(name).suffix:
-        return given.removesuffix(suffix), name.removesuffix(suffix)
-    return given, name
+    if suffix != PurePath(name).suffix:
+        return given, [name]
+    return given.removesuffix(suffix), [name.removesuffix(suffix)]

@@ -149,12 +149,6 @@ def _given(text: str) -> list[tuple[Option, Any]]:
     return [(o, chosen[o.name]) for o in declared_as(spec.name).options if chosen[o.name]]
 
 
-def pair_options(name: str) -> tuple[Option, ...]:
-    """The options of an engine whose values are KEY=VALUE and may name libraries. Raises
-    ``ValueError`` for an unknown one."""
-    return tuple(o for o in declared_as(name).options if o.type == "list" and o.what)
-
-
 def libraries(pair: str) -> tuple[str, ...]:
     """Paths in a KEY=VALUE that whoever is given it would load as code:
     ``backend_path=/opt/libQnnHtp.so``."""
@@ -219,22 +213,12 @@ def settings(text: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def started(text: str) -> tuple[tuple[str, str], ...]:
-    """``commands`` and ``settings``: all of a spec that is asked about by its words, whatever files
-    come with it."""
-    return commands(text) + settings(text)
-
-
-def command_options(name: str) -> tuple[Option, ...]:
-    """The options of an engine whose values are command lines. Raises ``ValueError`` for an unknown
-    engine."""
-    return tuple(o for o in declared_as(name).options if o.type == "command")
-
-
-def file_options(name: str) -> tuple[Option, ...]:
-    """The options of an engine whose values are paths of files. Raises ``ValueError`` for an
-    unknown engine."""
-    return tuple(o for o in declared_as(name).options if o.type in ("file", "library"))
+def options_with(name: str, *kinds: str) -> tuple[Option, ...]:
+    """The options of an engine that are of these types: ``file`` and ``library`` (paths),
+    ``command``, or ``list``, of which those alone whose KEY=VALUE may name libraries. Raises
+    ``ValueError`` for an unknown engine."""
+    found = (o for o in declared_as(name).options if o.type in kinds)
+    return tuple(o for o in found if o.type != "list" or o.what)
 
 
 def families(text: str) -> frozenset[str]:

@@ -379,7 +379,7 @@ def engine_spec(text: str, option: str, *, here: bool = True) -> str:
             else f"{spec.name} needs {lacking}="
         )
         raise BadUsage(f"{option}: {lacks}. {declared.needs}")
-    for chosen in options.command_options(spec.name):
+    for chosen in options.options_with(spec.name, "command"):
         if words := spec.get(chosen.name):
             started = program(words, f"{option}: {chosen.name}=", chosen.holes)
             spec = spec.with_option(chosen.name, started)
@@ -394,7 +394,7 @@ def _place_libraries(spec: EngineSpec, option: str) -> EngineSpec:
         return str(Path(path).expanduser().resolve())
 
     declared = options.declared_as(spec.name)
-    for chosen in (*options.file_options(spec.name), *options.pair_options(spec.name)):
+    for chosen in options.options_with(spec.name, "file", "library", "list"):
         given = options.split_paths(spec.get(chosen.name))
         if chosen.type == "file" or not given:
             continue
@@ -470,9 +470,7 @@ def _say_absent(name: str) -> str:
 
 def spec_files(spec: EngineSpec) -> list[str]:
     """Names of the options that the spec gives and that are files."""
-    return [
-        o.name for o in options.file_options(spec.name) if o.type == "file" and spec.get(o.name)
-    ]
+    return [o.name for o in options.options_with(spec.name, "file") if spec.get(o.name)]
 
 
 def checker(command: str) -> str:

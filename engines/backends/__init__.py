@@ -29,7 +29,7 @@ def make(spec: str | EngineSpec) -> "Engine":
     for _, file in options.loaded(str(checked)):
         if Path(file).exists():  # else the engine itself says what is missing
             held.digest(file)
-    for kind, words in options.started(str(checked)):
+    for kind, words in options.commands(str(checked)) + options.settings(str(checked)):
         held.permit(kind, words)
     try:
         module = importlib.import_module(declared.module)
@@ -39,8 +39,8 @@ def make(spec: str | EngineSpec) -> "Engine":
             f"{declared.name} is installed but does not load ({say_in_one_line(error)}); install it again: {again}."
         ) from error
     engine: Engine = module.make(checked)
-    for option in options.file_options(checked.name):
-        if option.type == "file" and (file := checked.get(option.name)):
+    for option in options.options_with(checked.name, "file"):
+        if file := checked.get(option.name):
             import msgspec
 
             # What is agreed to, which is what will be read: no other content can be taken for it.

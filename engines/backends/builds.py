@@ -97,18 +97,12 @@ def clear_all() -> None:
         kept.clear()
 
 
-def outside_bytes(model: ModelProto) -> int:
-    """Bytes of the tensors that lie in weights files: what an engine may copy."""
-    outside = (t for t in external.initializers_with_bodies(model.graph) if external.is_external(t))
-    return sum(max(0, external.byte_size(t.data_type, t.dims)) for t in outside)
-
-
 def weigh_built(model: ModelProto) -> int:
     """Bytes that a build of the model may hold: its weights in files, and the numbers in the nodes
     of a classical model (``ai.onnx.ml``). Of a tree ensemble of 131 MB ONNX Runtime was measured to
     hold nine times the file."""
     classical = any(node.domain == "ai.onnx.ml" for node in model.graph.node)
-    return outside_bytes(model) + (9 * int(model.ByteSize()) if classical else 0)
+    return external.outside_bytes(model) + (9 * int(model.ByteSize()) if classical else 0)
 
 
 def build(engine: Engine, request: BuildRequest) -> Built:

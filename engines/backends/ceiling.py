@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from onnx import TensorProto, helper
+from onnx import parser
 
 SURE_IR, SURE_OPSET = 8, 17  # every ONNX Runtime that this program installs with takes these
 
@@ -23,11 +23,9 @@ def onnxruntime(ir: int, opset: int) -> tuple[int, int]:
 def _is_taken(ir: int, opset: int) -> bool:
     import onnxruntime as ort
 
-    plain = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])], "probe", plain[:1], plain[1:]
+    model = parser.parse_model(
+        f'<ir_version: {ir}, opset_import: ["": {opset}]> probe (float[1] x) => (float[1] y) {{y = Identity(x)}}'
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir)
     quiet = ort.SessionOptions()
     quiet.log_severity_level = 4
     try:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal
 
 import msgspec
 
@@ -160,12 +160,11 @@ def run_line(
     """
     begun = time.monotonic()
     try:
-        kept = _keep(line, folder, handed, more)
+        held, out, err, told = _keep(line, folder, handed, more)
     except (OSError, ValueError) as error:
         return CheckResult(
             "not-started", message=_why(line[0], folder, error, who), words=tuple(line)
         )
-    out, err, told = kept.out, kept.err, kept.told
     deadline = begun + timeout if timeout > 0 else None
     in_time = True
     try:
@@ -174,7 +173,7 @@ def run_line(
         if not in_time:
             _end(told)
     finally:
-        os.close(kept.held)
+        os.close(held)
         while told.open:  # until all that was started has ended
             told.read()
         for stream in (out, err):
@@ -211,19 +210,11 @@ def run_line(
     )
 
 
-class _Kept(NamedTuple):
-    """A checker at work, below its keeper, which ends all of it once ``held`` is closed."""
-
-    held: int
-    out: "_Bounded"
-    err: "_Bounded"
-    told: "_Told"
-
-
 def _keep(
     line: Sequence[str], folder: Path, handed: Collection[str], more: Mapping[str, str]
-) -> _Kept:
-    """Have a keeper run the command. Raises OSError, ValueError."""
+) -> "tuple[int, _Bounded, _Bounded, _Told]":
+    """Have a keeper run the command: (what it is held by, its output, its errors, what the keeper
+    says of it). The keeper ends all of it once the first is closed. Raises OSError, ValueError."""
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
     order = keeper.order(str(folder), mark, line, {**given, **more})
@@ -234,9 +225,7 @@ def _keep(
             _lines.pop().close()
             keeper.send(_line(given), order, its)
     held, out, err, told = ours
-    return _Kept(
-        held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told)
-    )
+    return held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told)
 
 
 @contextlib.contextmanager

@@ -166,17 +166,17 @@ def read_npy(file: Path) -> Array:
 def read_npz(file: Path) -> dict[str, Array]:
     """Name -> array, all in memory. Raises ``InputProblem``, also where they are more than memory
     should hold."""
+    why = "is a single array; give it the ending .npy"
     try:
         loaded = np.load(file, allow_pickle=False)
         if not isinstance(loaded, np.ndarray):
+            why = f"{packed.too_large(file)}; give each array as one .npy file"
             with loaded:
-                _refuse_too_large(file)
-                return {name: loaded[name] for name in loaded.files}
-    except InputProblem:
-        raise
+                if not packed.too_large(file):
+                    return {name: loaded[name] for name in loaded.files}
     except Exception as error:  # zipfile and zlib have exceptions of their own
         raise InputProblem(_say_unreadable(file, "an archive of numpy arrays", error)) from error
-    raise InputProblem(f"'{file.name}' is a single array; give it the ending .npy.")
+    raise InputProblem(f"'{file.name}' {why}.")
 
 
 def read_safetensors(file: Path) -> dict[str, Array]:
@@ -208,11 +208,6 @@ ARRAYS: Mapping[str, Callable[[Path], dict[str, Array]]] = {
     ".npz": read_npz,
     ".safetensors": read_safetensors,
 }
-
-
-def _refuse_too_large(file: Path) -> None:
-    if large := packed.too_large(file):
-        raise InputProblem(f"'{file.name}' {large}; give the inputs as one .npy file each.")
 
 
 def _say_unreadable(file: Path, kind: str, error: Exception) -> str:

@@ -71,8 +71,8 @@ def has_quantization(model: StoredModel) -> bool:
 def same_weights(model: StoredModel, original: StoredModel) -> Originals:
     """By the name of each float weight the original's: under its name, else at the same place of
     the node that gives the same tensor, as long as it has the same shape."""
-    memo = f"same weights of {original.digest}"
-    if memo not in model._memo:
+
+    def find() -> Originals:
         there = _names_there(model, original)
         found: dict[str, TensorProto] = {}
         for tensor in model.proto.graph.initializer:
@@ -80,9 +80,9 @@ def same_weights(model: StoredModel, original: StoredModel) -> Originals:
             chosen = _first_fitting(original, wished, tensor)
             if chosen is not None and _can_stand_for(tensor, tensor):
                 found[tensor.name] = chosen
-        model._memo[memo] = found
-    result: Originals = model._memo[memo]
-    return result
+        return found
+
+    return model.remember(f"same weights of {original.digest}", find)
 
 
 def _names_there(model: StoredModel, original: StoredModel) -> dict[str, list[str]]:
@@ -169,12 +169,12 @@ def find_float_weights(store: Store, model: StoredModel, spec: str) -> Originals
     codes would still be quantized for an engine that computes on them. Raises ``ModelProblem``."""
     path = parse(spec).get("model")
     original = _import_original(store, path) if path else None
-    memo = f"weights of {original.digest if original else 'codes'}"
-    if memo not in model._memo:
+
+    def find() -> Originals:
         found = dict(match_weights(model, original)) if original else {}
-        model._memo[memo] = {**_by_their_codes(store, model, found), **found}
-    result: Originals = model._memo[memo]
-    return result
+        return {**_by_their_codes(store, model, found), **found}
+
+    return model.remember(f"weights of {original.digest if original else 'codes'}", find)
 
 
 def _by_their_codes(
@@ -184,21 +184,13 @@ def _by_their_codes(
     made: dict[str, TensorProto] = {}
     with external.Writer(store.models) as writer:
         for node in model.proto.graph.node:
-            value = (
-                None
-                if not is_dequantize(node) or node.output[0] in known
-                else dequantize_codes(model, node)
-            )
+            coded = is_dequantize(node) and node.output[0] not in known
+            value = dequantize_codes(model, node) if coded else None
             if value is None:
                 continue
-            tensor = numpy_helper.from_array(value, node.output[0])
+            tensor = made[node.output[0]] = numpy_helper.from_array(value, node.output[0])
             if value.nbytes > external.INLINE:
-                data, tensor = (
-                    tensor.raw_data,
-                    TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims),
-                )
-                writer.add(tensor, [data])
-            made[node.output[0]] = tensor
+                writer.add(tensor, [tensor.raw_data])
         writer.finish()
     return made
 

@@ -11,7 +11,7 @@ import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,10 +27,16 @@ from narrowdown.engines.graph import load
 from narrowdown.engines.graph.codes import find_codes
 from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype
-from narrowdown.engines.nearest import suggest_or_list, suggestion
+from narrowdown.engines.nearest import join_some, suggest_or_list, suggestion
 from narrowdown.engines.probe import GIVEN, MADE_UP, LoadInputs, SampleInfo, is_given
 from narrowdown.engines.store import decoding, regular
-from narrowdown.engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines.store.content import (
+    Damaged,
+    Store,
+    atomic,
+    digest_file,
+    write_atomically,
+)
 from narrowdown.engines.store.memory import SMALL
 
 __all__ = [
@@ -780,18 +786,13 @@ def _write_array(path: Path, array: Array) -> None:
             .view(np.dtype(f"u{array.dtype.itemsize}"))
             .reshape(array.shape)
         )
-    with path.open("wb") as file:
+    with atomic(path) as temporary, temporary.open("wb") as file:
         write_npy(file, array)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _settle_folder(folder: Path, target: Path, index: bytes) -> None:
     """Give a finished folder its name, or its files to an equal folder that is there already."""
-    with (folder / "index.json").open("wb") as file:
-        file.write(index)
-        file.flush()
-        os.fsync(file.fileno())
+    write_atomically(folder / "index.json", index)
     try:
         folder.replace(target)
     except OSError:
@@ -853,8 +854,5 @@ def _show_dims(dims: Dims | None) -> str:
     return "of no declared shape" if dims is None else f"[{', '.join(str(d) or '?' for d in dims)}]"
 
 
-def _list_names(names: Any, most: int = 6) -> str:
-    quoted: Sequence[str] = [f"'{n}'" for n in names]
-    return ", ".join(quoted[:most]) + (
-        f" and {len(quoted) - most} more" if len(quoted) > most else ""
-    )
+def _list_names(names: Iterable[str]) -> str:
+    return join_some([f"'{n}'" for n in names])

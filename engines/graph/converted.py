@@ -36,6 +36,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "float32": np.dtype(np.float32),
     "float64": np.dtype(np.float64),
 }
+_BYTE = np.dtype(np.uint8)
 
 Chain = tuple[np.dtype[Any], ...]
 
@@ -67,19 +68,13 @@ def convert_weight(tensor: TensorProto, *types: np.dtype[Any]) -> None:
         values = cast_along(numpy_helper.to_array(tensor), types)
         tensor.CopyFrom(numpy_helper.from_array(values.reshape(dims), name))
         return
-    location, offset, _ = external.external_span(tensor)
-    size = external.byte_size(tensor.data_type, tensor.dims)
-    chain = (external.dtype_of(tensor.data_type), *types)
-    if (
-        before := made_of(location)
-    ) is not None:  # of a converted one: named by what both come down to
-        back = (before.chain[-1], before.chain[0])
-        location, offset = before.source, before.start + _scale(offset, back)
-        size, chain = _scale(size, back), (*before.chain, *types)
-    start, end = _choose_span(offset, size, chain[0].itemsize)
-    made = f"{location.removesuffix('.bin')}.{'-'.join(d.name for d in chain)}.{start}-{end}.bin"
+    # Of a converted one: named by what both come down to.
+    source, chain, at, size = _span_of(tensor, external.dtype_of(tensor.data_type))
+    chain = (*chain, *types)
+    start, end = _choose_span(at, size, chain[0].itemsize)
+    made = f"{source.removesuffix('.bin')}.{'-'.join(d.name for d in chain)}.{start}-{end}.bin"
     tensor.data_type = external.elem_type_of(chain[-1])
-    external.make_external(tensor, made, *(_scale(n, chain) for n in (offset - start, size)))
+    external.make_external(tensor, made, *(_scale(n, chain) for n in (at - start, size)))
 
 
 def is_converted(tensor: TensorProto) -> bool:
@@ -114,9 +109,7 @@ def read(tensor: TensorProto, folder: str | Path) -> Array:
     Raises ``ModelProblem``."""
     if not is_converted(tensor):
         return external.read(tensor, folder)
-    source, chain, start, size = _span_of(
-        *external.external_span(tensor)[:2], external.byte_size(tensor.data_type, tensor.dims)
-    )
+    source, chain, start, size = _span_of(tensor)
     given = TensorProto(data_type=external.elem_type_of(chain[0]), dims=tensor.dims)
     external.make_external(given, source, start, size)
     return np.asarray(cast_along(external.read(given, folder), chain[1:]))
@@ -140,17 +133,27 @@ def source_of(location: str) -> str:
     return made.source if made else location
 
 
-def read_again(folder: str | Path, location: str, offset: int, size: int) -> Iterator[bytes]:
-    """A span of a weights file piece by piece, converted ones from what they are made from: their
-    own files need not be there. Raises ``ModelProblem``, ``OSError``."""
-    source, chain, start, size = _span_of(location, offset, size)
-    return _convert(folder, Made(source, chain, start, start + size))
+def read_pieces(tensor: TensorProto, folder: str | Path) -> Iterator[bytes]:
+    """The raw bytes of an external tensor piece by piece, converted ones from what they are made
+    from: their own files need not be there. Raises ``ModelProblem``."""
+    source, chain, start, size = _span_of(tensor)
+    left = external.byte_size(tensor.data_type, tensor.dims)
+    try:
+        for piece in _convert(folder, Made(source, chain, start, start + size)):
+            left -= len(piece)
+            yield piece
+    except OSError as error:
+        raise ModelProblem(f"The weights file '{source}' is missing.") from error
+    if left:
+        raise ModelProblem(f"The weights file '{source}' is cut short.")
 
 
-def _span_of(location: str, offset: int, size: int) -> tuple[str, Chain, int, int]:
-    """(source, chain, start, size) of what a span of a weights file is made from; of one that is
-    not converted, itself."""
-    made = made_of(location) or Made(location, (np.dtype(np.uint8),), 0, 0)
+def _span_of(tensor: TensorProto, own: np.dtype[Any] = _BYTE) -> tuple[str, Chain, int, int]:
+    """(source, chain, start, size) of what an external tensor is made from; of one that is not
+    converted, itself, with ``own`` for a chain."""
+    location, offset, _ = external.external_span(tensor)
+    size = external.byte_size(tensor.data_type, tensor.dims)
+    made = made_of(location) or Made(location, (own,), 0, 0)
     back = (made.chain[-1], made.chain[0])
     return made.source, made.chain, made.start + _scale(offset, back), _scale(size, back)
 

@@ -2,6 +2,7 @@
 memory map."""
 
 import hashlib
+import math
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator
@@ -45,9 +46,7 @@ def elem_type_of(dtype: np.dtype[Any]) -> int:
 
 def byte_size(elem_type: int, dims: Iterable[int]) -> int:
     """Bytes of a raw tensor; -1 for strings and element types unknown here."""
-    count = 1
-    for d in dims:
-        count *= d
+    count = math.prod(dims)
     if elem_type in PACKED_BITS:
         return (count * PACKED_BITS[elem_type] + 7) // 8
     if elem_type in (TensorProto.STRING, TensorProto.UNDEFINED):
@@ -215,6 +214,21 @@ def read_chunks(path: Path, offset: int, length: int) -> Iterator[bytes]:
                 yield piece
     except OSError as error:
         raise ModelProblem(f"The weights file '{path.name}' is missing.") from error
+
+
+def outside_bytes(model: ModelProto) -> int:
+    """Bytes of the tensors that lie in weights files: what an engine may copy."""
+    outside = filter(is_external, initializers_with_bodies(model.graph))
+    return sum(max(0, byte_size(t.data_type, t.dims)) for t in outside)
+
+
+def append_aligned(file: BinaryIO, pieces: Iterable[bytes]) -> int:
+    """Append a tensor, aligned; returns where it starts. As ``write_sparse``."""
+    file.write(bytes(-file.tell() % ALIGN))
+    start = file.tell()
+    for piece in pieces:
+        write_sparse(file, piece)
+    return start
 
 
 def write_sparse(file: BinaryIO, piece: bytes | memoryview) -> None:

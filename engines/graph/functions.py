@@ -2,7 +2,7 @@
 twice, are 2**40 nodes), then inlined under names that say where each node stood."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
@@ -22,7 +22,10 @@ def count_expanded_nodes(model: ModelProto) -> int:
     sizes: dict[Key, int] = {}
 
     def expand(nodes: Iterable[NodeProto], within: tuple[Key, ...]) -> int:
-        calls = Counter(_called_functions(nodes, functions))
+        counted = Counter(
+            _function_key(node.domain, node.op_type, node) for node in names.all_nodes(nodes)
+        )
+        calls = {key: many for key, many in counted.items() if key in functions}
         for key in calls:
             if key in within:
                 raise ModelProblem(
@@ -35,8 +38,7 @@ def count_expanded_nodes(model: ModelProto) -> int:
                 )
             if key not in sizes:
                 sizes[key] = expand(functions[key].node, (*within, key))
-        own = sum(1 for _ in names.all_nodes(nodes))
-        return own + sum((sizes[key] - 1) * many for key, many in calls.items())
+        return counted.total() + sum((sizes[key] - 1) * many for key, many in calls.items())
 
     return expand(model.graph.node, ())
 
@@ -122,18 +124,6 @@ def _join_opsets(model: ModelProto, functions: dict[Key, FunctionProto]) -> None
                 f"The model's own function '{function.name}' is of opset {theirs} and the model of {ours}, in which "
                 f"{node.op_type} means something else; export the model with one opset."
             )
-
-
-def _called_functions(
-    nodes: Iterable[NodeProto], functions: dict[Key, FunctionProto]
-) -> Iterator[Key]:
-    """The function that each node calls, for those that call one."""
-    if functions:
-        yield from (
-            key
-            for node in names.all_nodes(nodes)
-            if (key := _function_key(node.domain, node.op_type, node)) in functions
-        )
 
 
 def _function_key(domain: str, name: str, holder: FunctionProto | NodeProto) -> Key:

@@ -11,12 +11,11 @@ import heapq
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,6 +41,7 @@ from narrowdown.engines.graph import (
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.random_nodes import list_random
+from narrowdown.engines.graph.rewrites import fix_sizes
 from narrowdown.engines.graph.shapelike import is_sink, shape_like
 from narrowdown.engines.graph.source import find_module, find_source
 from narrowdown.engines.store import regular
@@ -59,6 +59,7 @@ __all__ = [
     "with_seen",
 ]  # fmt: skip
 
+T = TypeVar("T")
 Ceiling = Callable[[int, int], tuple[int, int]]
 
 MOST_NODES = 1_000_000  # functions inlined, bodies included; each costs about a KiB of every worker
@@ -90,6 +91,13 @@ class StoredModel:
     weights_dir: str
     path: Path
     _memo: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def remember(self, what: str, make: Callable[[], T]) -> T:
+        """What ``make`` gives, made once for the model. ``what``: which of all that is so kept."""
+        if what not in self._memo:
+            self._memo[what] = make()
+        made: T = self._memo[what]
+        return made
 
     @cached_property
     def index(self) -> GraphIndex:
@@ -226,7 +234,7 @@ def save(store: Store, proto: ModelProto, weights_from: str = "") -> str:
                     read.setdefault(path, _stamp(path))
                     writer.add(tensor, external.read_chunks(path, offset, size))
             elif size > external.INLINE:
-                writer.add(tensor, _raw_bytes(tensor, size))
+                writer.add(tensor, [_raw_bytes(tensor)])
         for tensor in external.attribute_tensors(proto):
             if external.is_external(tensor):
                 external.make_inner(tensor, external.read_bytes(tensor, source))
@@ -347,22 +355,15 @@ def with_seen(index: GraphIndex, seen: Mapping[int, tuple[str, tuple[int, ...]]]
 def sizes_for(model: StoredModel, fed: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:
     """Bytes of the main graph's tensors by name, where the inputs have these shapes; what inference
     cannot tell is left out."""
-    memo = f"sizes {sorted(fed.items())}"
-    if memo not in model._memo:
-        proto = deepcopy(model.proto)
-        for info in proto.graph.input:
-            declared = info.type.tensor_type
-            if info.name in fed and len(declared.shape.dim) == len(fed[info.name]):
-                for dim, size in zip(declared.shape.dim, fed[info.name], strict=True):
-                    dim.dim_value = size
-        types, shapes = _infer_types(proto)
-        told = {
-            name: _count_bytes(_dtype_name(types.get(name, 0)), shape)
-            for name, shape in shapes.items()
-        }
-        model._memo[memo] = {name: size for name, size in told.items() if size >= 0}
-    sizes: Mapping[str, int] = model._memo[memo]
-    return sizes
+    return model.remember(f"sizes {sorted(fed.items())}", lambda: _infer_sizes(model.proto, fed))
+
+
+def _infer_sizes(proto: ModelProto, fed: Mapping[str, tuple[int, ...]]) -> Mapping[str, int]:
+    types, shapes = _infer_types(fix_sizes(proto, fed)[0])
+    told = {
+        name: _count_bytes(_dtype_name(types.get(name, 0)), shape) for name, shape in shapes.items()
+    }
+    return {name: size for name, size in told.items() if size >= 0}
 
 
 def build_index(proto: ModelProto, digest: str) -> GraphIndex:
@@ -645,28 +646,11 @@ def _checker_complaint(path: Path) -> str:
 # -- tensors
 
 
-def _raw_bytes(tensor: TensorProto, size: int) -> Iterator[bytes]:
-    """The raw little-endian bytes of an inner tensor."""
+def _raw_bytes(tensor: TensorProto) -> bytes:
+    """The raw little-endian bytes of an inner tensor. Raises ``ModelProblem``."""
     if tensor.HasField("raw_data"):
-        yield tensor.raw_data
-        return
-    data = _packed_values(tensor)
-    if len(data) != size:
-        raise ModelProblem(
-            f"The weight '{tensor.name}' holds {len(data)} bytes where {size} belong; export the model again."
-        )
-    yield data
-
-
-def _packed_values(tensor: TensorProto) -> bytes:
-    if tensor.data_type in external.PACKED_BITS:
-        return bytes(v & 0xFF for v in tensor.int32_data)
-    try:
-        return bytes(numpy_helper.to_array(tensor).tobytes())
-    except (ValueError, TypeError) as error:
-        raise ModelProblem(
-            f"The weight '{tensor.name}' does not hold what its shape says ({error})."
-        ) from error
+        return bytes(tensor.raw_data)
+    return bytes(numpy_helper.from_array(external.inner_values(tensor)).raw_data)
 
 
 def _make_dense(sparse: onnx.SparseTensorProto) -> np.ndarray[Any, Any]:
@@ -717,10 +701,7 @@ def _dtype_name(elem_type: int) -> str:
 def _count_bytes(dtype: str, shape: tuple[int, ...] | None) -> int:
     if shape is None or -1 in shape or dtype in ("", "string", "sequence"):
         return -1
-    size = np_dtype(dtype).itemsize
-    for d in shape:
-        size *= d
-    return size
+    return np_dtype(dtype).itemsize * math.prod(shape)
 
 
 def np_dtype(name: str) -> np.dtype[Any]:

@@ -1,14 +1,14 @@
 """A model with its weights in it, or in one file beside it: what programs of others can open."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 
-from onnx import ModelProto, TensorProto
+from onnx import ModelProto
 
 from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.store.content import write_pieces
+from narrowdown.engines.store.content import write_file
 from narrowdown.engines.store.memory import HELD
 from narrowdown.engines.store.regular import MODEL
 
@@ -19,46 +19,43 @@ INSIDE = MODEL - HELD
 def standing_alone(model: ModelProto, weights_dir: str) -> ModelProto:
     """A copy that holds its weights. Raises ``ModelProblem`` where a weights file is missing."""
     copy = deepcopy(model)
-    for tensor in external.initializers_with_bodies(copy.graph):
-        if external.is_external(tensor):
-            make_inner(tensor, b"".join(_read_pieces(tensor, weights_dir)))
+    bring_weights(copy, weights_dir)
     return copy
 
 
-def _read_pieces(tensor: TensorProto, weights_dir: str) -> Iterator[bytes]:
-    """The raw bytes of an external tensor, converted ones made on the way. Raises
-    ``ModelProblem``."""
-    location, offset, _ = external.external_span(tensor)
-    left = external.byte_size(tensor.data_type, tensor.dims)
-    try:
-        for piece in converted.read_again(weights_dir, location, offset, left):
-            left -= len(piece)
-            yield piece
-    except OSError as error:
-        raise ModelProblem(
-            f"The weights file '{converted.source_of(location)}' is missing."
-        ) from error
-    if left:
-        raise ModelProblem(f"The weights file '{converted.source_of(location)}' is cut short.")
-
-
-def make_inner(tensor: TensorProto, data: bytes) -> None:
-    """Put the raw bytes of an external tensor into it."""
-    tensor.ClearField("external_data")
-    tensor.ClearField("data_location")
-    tensor.raw_data = data
-
-
-def copy_with_weights(folder: Path, model: ModelProto, weights_dir: str) -> ModelProto:
-    """A copy whose weights lie in ``folder/weights.bin``, which is written: the bytes that it uses,
-    no others. Raises ``ModelProblem`` where a weights file is missing, ``OSError``."""
+def write_with_weights(
+    path: Path, model: ModelProto, weights_dir: str, inside: int = INSIDE
+) -> None:
+    """The model in a file that holds its weights, or with ``weights.bin`` beside it where these
+    have ``inside`` bytes or more. Raises ``ModelProblem`` where a weights file is missing,
+    ``OSError``."""
     copy = deepcopy(model)
-    with (folder / "weights.bin").open("wb") as file:
-        for tensor in external.initializers_with_bodies(copy.graph):
-            if external.is_external(tensor):
-                file.write(bytes(-file.tell() % external.ALIGN))
-                start = file.tell()
-                for piece in _read_pieces(tensor, weights_dir):
-                    write_pieces(file, piece)
-                external.make_external(tensor, "weights.bin", start, file.tell() - start)
-    return copy
+    if external.outside_bytes(model) < inside:
+        bring_weights(copy, weights_dir)
+    else:
+        beside = path.with_name("weights.bin")
+        with beside.open("wb") as file:
+            bring_weights(copy, weights_dir, beside.name, partial(external.append_aligned, file))
+            file.truncate()
+    write_file(path, copy.SerializeToString())
+
+
+def bring_weights(
+    model: ModelProto,
+    weights_dir: str | Path,
+    beside: str = "",
+    append: Callable[[Iterable[bytes]], int] | None = None,
+    stays: Callable[[str], bool] = lambda _: False,
+) -> None:
+    """Put the weights that lie in files into the model, or, with ``append``, into the file
+    ``beside``: it takes the bytes of each and says where they begin. ``stays``: of which location
+    nothing is taken. Raises ``ModelProblem`` where a weights file is missing, ``OSError``."""
+    for tensor in filter(external.is_external, external.initializers_with_bodies(model.graph)):
+        if stays(external.external_span(tensor)[0]):
+            continue
+        pieces = converted.read_pieces(tensor, weights_dir)
+        if append is None:
+            external.make_inner(tensor, b"".join(pieces))
+        else:
+            size = external.byte_size(tensor.data_type, tensor.dims)
+            external.make_external(tensor, beside, append(pieces), size)

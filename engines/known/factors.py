@@ -113,14 +113,8 @@ def _of_sizes(made: Construction, sizes: Sequence[Sequence[Place]]) -> Iterable[
         most = max(base, min(_MOST_SIZE, _MOST_ELEMENTS * base // max(1, heaviest)))
         levels = (base + 1, 1, 2 * base, base - 1, base // 2, 4 * base, 2, 3, 16 * base)
         fit = (n for n in levels if 1 <= n <= most and all(w * n % base == 0 for w in whole))
-        at = partial(_at_size, made, tuple(places), base)
+        at = partial(resize, made, tuple(places), base)
         yield Factor(_call_size(made, first), base, tuple(fit), at, ordered=True)
-
-
-def _at_size(
-    made: Construction, places: tuple[Place, ...], base: int, level: Level
-) -> Construction:
-    return resize(made, places, base, int(level))
 
 
 def _call_size(made: Construction, place: Place) -> str:
@@ -196,11 +190,7 @@ def _of_types(made: Construction) -> Iterable[Factor]:
         others = _FLOATS if dtype in _FLOATS else (*_WHOLE, "float32")
         if dtype in (*_FLOATS, *_WHOLE):
             which = "the type" if len(used) == 1 else f"the type of {dtype} tensors"
-            yield Factor(which, dtype, others, partial(_at_type, made, dtype))
-
-
-def _at_type(made: Construction, dtype: str, level: Level) -> Construction:
-    return retype(made, dtype, str(level))
+            yield Factor(which, dtype, others, partial(retype, made, dtype))
 
 
 def _of_weights(made: Construction) -> Iterable[Factor]:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.known.entry import Construction, MadeTensor, Stated
+from narrowdown.engines.known.entry import Construction, MadeTensor, Scalar, Stated
 
 ABSENT = "left out"
 
@@ -51,13 +51,13 @@ def is_list(weight: MadeTensor) -> bool:
     return weight.dtype in ("int64", "int32") and len(weight.shape) == 1 and weight.shape[0] <= 16
 
 
-def resize(made: Construction, places: Iterable[Place], base: int, size: int) -> Construction:
+def resize(made: Construction, places: Iterable[Place], base: int, size: Scalar) -> Construction:
     """The declaration with these places of another size where they had ``base``, or a multiple of
     it: 12 = 3 heads of 4 follows its heads, and then its head size. Values are repeated, or cut
     off."""
     now = dict(list_places(made))
     for place in places:
-        to = now[msgspec.structs.replace(place, times=1)] * size // max(1, base)
+        to = now[msgspec.structs.replace(place, times=1)] * int(size) // max(1, base)
         if place.kind == "attribute":
             made = _with_number(made, place, to)
         else:
@@ -110,16 +110,16 @@ def with_tensor(
     raise ValueError(f"there is no input or weight '{name}'")
 
 
-def retype(made: Construction, old: str, new: str) -> Construction:
+def retype(made: Construction, old: str, new: Scalar) -> Construction:
     """Every tensor of one element type with another."""
 
     def retyped(tensors: Mapping[str, MadeTensor]) -> dict[str, MadeTensor]:
         return {
-            n: msgspec.structs.replace(t, dtype=new) if t.dtype == old else t
+            n: msgspec.structs.replace(t, dtype=str(new)) if t.dtype == old else t
             for n, t in tensors.items()
         }
 
-    outputs = {n: new if d == old else d for n, d in made.outputs.items()}
+    outputs = {n: str(new) if d == old else d for n, d in made.outputs.items()}
     return msgspec.structs.replace(
         made, inputs=retyped(made.inputs), weights=retyped(made.weights), outputs=outputs
     )

@@ -1,7 +1,6 @@
 """What a worker writes for others to read: models that stand alone and arrays by name, as artifacts
 or in a folder."""
 
-import contextlib
 import os
 import secrets
 import zipfile
@@ -11,20 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 import numpy as np
-from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
-from onnx import ModelProto, shape_inference
+from onnx import ModelProto
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.data.arrays import widen_for_file
-from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.standing_alone import (
-    INSIDE,
-    copy_with_weights,
-    make_inner,
-    standing_alone,
-)
-from narrowdown.engines.store.content import Store, write_file
+from narrowdown.engines.graph import converted, external, protos, schema
+from narrowdown.engines.graph.standing_alone import INSIDE, bring_weights, write_with_weights
+from narrowdown.engines.store.content import Store
 from narrowdown.engines.store.memory import SMALL
 
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check
@@ -37,23 +29,19 @@ def put_model(
     anyway; a model with much of them points there, and ``engines.workers.modelfiles`` writes it
     whole where it is wanted. All other weights are in the file, or, where protobuf cannot hold
     them, in the artifact ``<stem>.weights.bin``, to which the model points by that name."""
-    copy = deepcopy(model)
+    copy, weights = deepcopy(model), dict[str, str]()
     beside = f"{Path(name).stem}.weights.bin"
-    refers, large = outside_bytes(model) >= SMALL, outside_bytes(model) >= INSIDE
-    with contextlib.ExitStack() as stack:
-        incoming: external.Incoming | None = None
-        for tensor in filter(external.is_external, external.initializers_with_bodies(copy.graph)):
-            location, offset, _ = external.external_span(tensor)
-            if refers and converted.source_of(location) in held:
-                continue
-            size = external.byte_size(tensor.data_type, tensor.dims)
-            pieces = converted.read_again(weights_dir, location, offset, size)
-            if large:
-                incoming = incoming or stack.enter_context(external.Incoming(store.artifacts))
-                external.make_external(tensor, beside, incoming.append(pieces), size)
-            else:
-                make_inner(tensor, b"".join(pieces))
-        weights = {beside: incoming.place(store.path)} if incoming else {}
+    size = external.outside_bytes(model)
+
+    def stays(location: str) -> bool:
+        return size >= SMALL and converted.source_of(location) in held
+
+    if size < INSIDE or all(map(stays, external.locations(model))):
+        bring_weights(copy, weights_dir, stays=stays)
+    else:
+        with external.Incoming(store.artifacts) as incoming:
+            bring_weights(copy, weights_dir, beside, incoming.append, stays)
+            weights[beside] = incoming.place(store.path)
     return {name: store.put(copy.SerializeToString(deterministic=True)), **weights}
 
 
@@ -96,14 +84,9 @@ def with_shapes(model: ModelProto, shapes: Mapping[str, tuple[int, ...]]) -> Mod
 def for_viewers(model: ModelProto) -> ModelProto:
     """A copy that says type and shape of every tensor between its nodes, as far as they follow from
     its inputs: Netron and other viewers show them on the edges. Weights that lie in files stay
-    there. The model itself where inference refuses it."""
-    try:
-        full = shape_inference.infer_shapes(model, data_prop=True)
-    except (shape_inference.InferenceError, RuntimeError, ValueError, EncodeError):
-        return model  # over 2 GiB, or contradictory: it is judged by engines, not by us
+    there. Nothing more where inference refuses it."""
     copy = deepcopy(model)
-    del copy.graph.value_info[:]
-    copy.graph.value_info.extend(full.graph.value_info)
+    protos.refill(copy.graph.value_info, schema.infer_shapes(model).graph.value_info)
     return copy
 
 
@@ -151,10 +134,8 @@ def write_model(
     ``folder`` under both names whatever it costs, its large weights copied beside it.
     """
     path = folder / "model.onnx"
-    if outside_bytes(model) < _COPY:
-        write_file(path, standing_alone(model, weights_dir).SerializeToString())
-    elif here:
-        write_file(path, copy_with_weights(folder, model, weights_dir).SerializeToString())
+    if here or external.outside_bytes(model) < _COPY:
+        write_with_weights(path, model, weights_dir, _COPY)
     else:
         path = store.models / f"check-{os.getpid()}-{secrets.token_hex(4)}.onnx"
         path.write_bytes(model.SerializeToString())

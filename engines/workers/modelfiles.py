@@ -10,17 +10,17 @@ more in Polygraphy's JSON, and models without doc strings and metadata: exporter
 which file of whose folder a node was made.
 """
 
-import contextlib
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import onnx
 
 from narrowdown.engines.data import polygraphy
-from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph import external
 from narrowdown.engines.graph.protos import iterate_messages
-from narrowdown.engines.graph.standing_alone import INSIDE, make_inner
+from narrowdown.engines.graph.standing_alone import INSIDE, bring_weights
 from narrowdown.engines.store.content import atomic, write_atomically
 
 MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
@@ -30,34 +30,19 @@ def write_whole(models: Path, stored: Path, target: Path) -> None:
     """Write a model of a session whole, with ``<stem>.weights.bin`` beside it where its weights are
     many. ``target`` may be the file itself. Raises OSError, ValueError, ModelProblem."""
     model = onnx.load(stored, load_external_data=False)
-    outside = [
-        (
-            tensor,
-            *external.external_span(tensor)[:2],
-            external.byte_size(tensor.data_type, tensor.dims),
-        )
-        for tensor in external.initializers_with_bodies(model.graph)
-        if external.is_external(tensor)
-        and external.external_span(tensor)[0].startswith(f"{external.FOLDER}/")
-    ]
     beside = target.with_name(f"{target.stem}.weights.bin")
-    with contextlib.ExitStack() as stack:
-        large = sum(size for *_, size in outside) >= INSIDE
-        weights = (
-            stack.enter_context(stack.enter_context(atomic(beside)).open("wb")) if large else None
-        )
-        for tensor, location, offset, size in outside:
-            pieces = converted.read_again(models, location, offset, size)
-            if weights is None:
-                make_inner(tensor, b"".join(pieces))
-                continue
-            weights.write(bytes(-weights.tell() % external.ALIGN))
-            external.make_external(tensor, beside.name, weights.tell(), size)
-            for piece in pieces:
-                external.write_sparse(weights, piece)
-        if weights is not None:
-            weights.truncate()
+    if any(map(_lies_beside, external.locations(model))) or external.outside_bytes(model) < INSIDE:
+        bring_weights(model, models, stays=_lies_beside)
+    else:
+        with atomic(beside) as temporary, temporary.open("wb") as file:
+            bring_weights(model, models, beside.name, partial(external.append_aligned, file))
+            file.truncate()
     write_atomically(target, model.SerializeToString())
+
+
+def _lies_beside(location: str) -> bool:
+    """Whether it is no weights file of the session."""
+    return not location.startswith(f"{external.FOLDER}/")
 
 
 def convert_archives(folder: Path) -> None:

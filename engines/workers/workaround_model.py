@@ -8,9 +8,8 @@ import ml_dtypes
 import numpy as np
 from onnx import ModelProto, NodeProto
 
-from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.data import originals
-from narrowdown.engines.graph import load
+from narrowdown.engines.graph import external, load
 from narrowdown.engines.graph.cut import cut
 from narrowdown.engines.graph.emulate import PRECISIONS
 from narrowdown.engines.graph.index import Tensor
@@ -84,7 +83,7 @@ def write_form(
     idle = _count_idle(model.graph.node)
     if rest:
         model = to_precision(model, rest, stay)
-    if outside_bytes(model) < SMALL:
+    if external.outside_bytes(model) < SMALL:
         model = ModelProto.FromString(
             standing_alone(model, own.weights_dir).SerializeToString(deterministic=True)
         )

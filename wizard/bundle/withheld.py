@@ -24,9 +24,7 @@ from narrowdown.engines.data.held import (
 )
 from narrowdown.engines.findings import Culprit
 from narrowdown.engines.options import (
-    command_options,
-    file_options,
-    pair_options,
+    options_with,
     split_paths,
     with_libraries,
 )
@@ -139,18 +137,18 @@ def held_check(
         user = place / "user"
         user.mkdir()
         with under(consent):
-            for option in file_options(engine.name) if not command else ():
+            for option in options_with(engine.name, "file", "library") if not command else ():
                 if option.type == "library" and (paths := engine.get(option.name)):
                     engine = engine.with_option(
                         option.name, "+".join(str(copy(path)) for path in split_paths(paths))
                     )
                 elif path := engine.get(option.name):
                     digest(path)
-            for option in pair_options(engine.name) if not command else ():
+            for option in options_with(engine.name, "list") if not command else ():
                 if pairs := engine.get(option.name):
                     placed = with_libraries(split_paths(pairs), lambda path: str(copy(path)))
                     engine = engine.with_option(option.name, "+".join(placed))
-            for option in command_options(engine.name) if not command else ():
+            for option in options_with(engine.name, "command") if not command else ():
                 if words := engine.get(option.name):
                     each = checkfiles.lay_out(permit(option.what, words), user, (), place)
                     engine = engine.with_option(option.name, each.command)
@@ -160,7 +158,7 @@ def held_check(
                     )
             if command:
                 laid = checkfiles.lay_out(permit(CHECK, command, problem.folder), user, (), place)
-            if not command and not command_options(engine.name):
+            if not command and not options_with(engine.name, "command"):
                 folder = None  # nothing of the user's runs there
             elif folder and any(user.iterdir()) and not laid.in_place:
                 link_others(folder, user)

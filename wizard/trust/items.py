@@ -25,11 +25,8 @@ KINDS = (
     *dict.fromkeys(
         o.what
         for name in discovery.ours()
-        for o in (
-            *options.command_options(name),
-            *options.file_options(name),
-            *options.pair_options(name),
-        )
+        for kinds in (("command",), ("file", "library"), ("list",))
+        for o in options.options_with(name, *kinds)
     ),
 )
 _SHOWN = 5  # first lines of a script

@@ -30,7 +30,6 @@ from narrowdown.engines.backends.base import (
     check_names,
     list_capabilities,
 )
-from narrowdown.engines.backends.builds import outside_bytes
 from narrowdown.engines.backends.command import DECLARATION, exchange
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.checker import command
@@ -39,10 +38,9 @@ from narrowdown.engines.data import held
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import external, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.standing_alone import INSIDE, copy_with_weights, standing_alone
+from narrowdown.engines.graph.standing_alone import write_with_weights
 from narrowdown.engines.graph.typed import to_precision
 from narrowdown.engines.spec import EngineSpec
-from narrowdown.engines.store.content import write_file
 
 CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
@@ -69,16 +67,9 @@ class Built:
         self.facts: Mapping[str, Any] = {}
         self._program = program
         self._types = schema.element_types(model)
-        self._folder: Path | None = Path(tempfile.mkdtemp(prefix="narrowdown-"))
-        # Who drops it without closing it, for an error on the way say, leaves nothing.
-        self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-
-    @property
-    def folder(self) -> Path:
-        """Where the model lies. Raises ``EngineFault`` once this is closed."""
-        if self._folder is None:
-            raise EngineFault("refused", "This build was closed.")
-        return self._folder
+        self.folder = Path(tempfile.mkdtemp(prefix="narrowdown-"))  # where the model lies
+        # Removes it. Who drops this without closing it, for an error on the way say, leaves nothing.
+        self.close = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
@@ -111,10 +102,6 @@ class Built:
             return value.view(declared)
         lacks = declared.isbuiltin == 2 or declared == np.bool_
         return value.astype(declared) if lacks and value.dtype != declared else value
-
-    def close(self) -> None:
-        self._folder = None
-        self._remove()
 
 
 class Program:
@@ -214,7 +201,7 @@ class Engine:
             raise EngineFault("unsupported", str(error)) from error
         built = Built(self._program, _stated(given))
         try:
-            _write(built.folder, built.model, request.weights_dir)
+            write_with_weights(built.folder / "model.onnx", built.model, request.weights_dir)
             self._program.build(built.folder)
         except ModelProblem as error:
             built.close()
@@ -301,17 +288,6 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
         if not output.type.WhichOneof("value") and types.get(output.name):
             output.type.tensor_type.elem_type = types[output.name]
     return copy
-
-
-def _write(folder: Path, model: onnx.ModelProto, weights_dir: str) -> None:
-    """``model.onnx``, its weights inside or beside it."""
-    small = outside_bytes(model) < INSIDE
-    whole = (
-        standing_alone(model, weights_dir)
-        if small
-        else copy_with_weights(folder, model, weights_dir)
-    )
-    write_file(folder / "model.onnx", whole.SerializeToString())
 
 
 def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:

@@ -1,6 +1,5 @@
 """Values between us and a program: what it is fed, and what it gave, in files."""
 
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote, unquote
@@ -8,11 +7,9 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import packed, polygraphy
+from narrowdown.engines.data import files, polygraphy
 from narrowdown.engines.data.arrays import widen_for_file, write_npy, write_npz
 from narrowdown.engines.data.input_problem import InputProblem
-
-_DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, MemoryError, SyntaxError)
 
 
 def place(folder: Path, name: str, form: str) -> Path:
@@ -41,20 +38,11 @@ def read(path: Path, form: str) -> dict[str, Array]:
     it cannot be read."""
     if not path.exists():
         raise InputProblem(f"It wrote no '{path.name}'.")
-    try:
-        if form == "json":
-            return polygraphy.read_inputs(path)[0]
-        if form == "npy":
-            return {
-                unquote(file.stem): np.load(file, allow_pickle=False)
-                for file in sorted(path.glob("*.npy"))
-            }
-        if large := packed.too_large(path):
-            raise InputProblem(f"Its '{path.name}' {large}.")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, IndexError, *_DAMAGED) as error:
-        said = " ".join(str(error).split())[:200].rstrip(".")
-        raise InputProblem(
-            f"Its '{path.name}' cannot be read: {said or type(error).__name__}."
-        ) from error
+    if form == "npz":
+        return files.read_npz(path)
+    if form == "json":
+        feeds = polygraphy.read_inputs(path)
+        return feeds[0] if feeds else {}
+    return {
+        unquote(file.stem): np.array(files.read_npy(file)) for file in sorted(path.glob("*.npy"))
+    }

@@ -98,8 +98,8 @@ class Session:
     sparse tensors are left out."""
 
     def __init__(self, model: onnx.ModelProto, weights_dir: str, settings: Settings) -> None:
-        """``facts``: ``taken``, where another provider than the CPU's was asked for, (nodes that it
-        took, all). Raises ``EngineFault``."""
+        """``types``: output name -> type, as ``tensor(float)``. ``facts``: ``taken``, where another
+        provider than the CPU's was asked for, (nodes that it took, all). Raises ``EngineFault``."""
         self.model = model
         self._session: Any = _create_session(model, weights_dir, settings)
         elsewhere = settings.provider != "cpu" or settings.provider_library
@@ -107,16 +107,14 @@ class Session:
         self.facts: Mapping[str, Any] = (
             {"taken": plug_ins.count_taken(self._session)} if told else {}
         )
-        self._types = {o.name: str(o.type) for o in self._session.get_outputs()}
+        self.types = {o.name: str(o.type) for o in self._session.get_outputs()}
         self._inputs = {i.name: str(i.type) for i in self._session.get_inputs()}
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
-        if self._session is None:
-            raise EngineFault("refused", "This session was closed.")
-        names = check_names(feeds, self._inputs, outputs, self._types)
-        tensors = [name for name in names if self._types[name].startswith("tensor(")]
-        plain = [name for name in tensors if self._types[name] in PLAIN]
+        names = check_names(feeds, self._inputs, outputs, self.types)
+        tensors = [name for name in names if self.types[name].startswith("tensor(")]
+        plain = [name for name in tensors if self.types[name] in PLAIN]
         try:
             if len(plain) == len(names):
                 return dict(
@@ -140,11 +138,6 @@ class Session:
             raise
         except Exception as error:
             raise _make_fault(error, built=True) from error
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """Output name -> type, as ``tensor(float)``."""
-        return self._types
 
     def close(self) -> None:
         self._session = None

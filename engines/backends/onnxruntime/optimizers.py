@@ -92,18 +92,13 @@ KNOWN = frozenset((*of_level("all"), *CONTAINERS))
 SWITCHABLE = KNOWN | {key for table in PROVIDERS.values() for key in table}
 
 
-def check_optimizers(names: tuple[str, ...]) -> None:
-    """Raises ``ValueError`` with a sentence, and the nearest name, for one that ONNX Runtime would
-    silently ignore."""
+def sort_optimizers(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The names sorted: their order means nothing. Raises ``ValueError`` with a sentence, and the
+    nearest name, for one that ONNX Runtime would silently ignore."""
     for name in names:
         if name not in SWITCHABLE:
             raise ValueError(
                 f"ONNX Runtime {VERIFIED} has no optimizer '{name}' and would ignore the name without a word."
                 f"{suggestion(name, SWITCHABLE, ' ')}"
             )
-
-
-def sort_optimizers(names: tuple[str, ...]) -> tuple[str, ...]:
-    """The names sorted: their order means nothing. Raises ``ValueError`` as ``check`` does."""
-    check_optimizers(names)
     return tuple(sorted(names))

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+from onnx import TensorProto, numpy_helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault
-from narrowdown.engines.backends.elements import pack_elements, unpack_elements
 from narrowdown.engines.graph import external
 
 # Element types that ONNX Runtime's own numpy conversion gets right; all others go through their
@@ -27,7 +27,7 @@ def wrap_array(value: Array) -> Any:
     if value.dtype.isbuiltin == 1:
         return ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(value).reshape(value.shape))
     kind = external.elem_type_of(value.dtype)
-    raw = pack_elements(value, external.PACKED_BITS.get(kind, 8))
+    raw = numpy_helper.from_array(value).raw_data
     wrapped = ort.OrtValue.ortvalue_from_shape_and_type(list(value.shape), kind)
     if raw:
         ctypes.memmove(wrapped.data_ptr(), raw, len(raw))
@@ -47,4 +47,4 @@ def unwrap_array(value: Any) -> Array:
             f"A tensor of type {value.data_type()} cannot be read back from the device.",
         )
     raw = ctypes.string_at(value.data_ptr(), size) if size else b""
-    return unpack_elements(raw, kind, shape)
+    return np.asarray(numpy_helper.to_array(TensorProto(data_type=kind, dims=shape, raw_data=raw)))

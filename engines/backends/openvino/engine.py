@@ -28,7 +28,6 @@ from narrowdown.engines.backends.base import (
     list_capabilities,
 )
 from narrowdown.engines.backends.builds import write_weights
-from narrowdown.engines.backends.elements import pack_elements, unpack_elements
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.openvino import DECLARATION, ir, name_device, switches
 from narrowdown.engines.graph import external
@@ -78,8 +77,6 @@ class Compiled:
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
-        if self._request is None:
-            raise EngineFault("refused", "This model was closed.")
         wanted = check_names(feeds, self._inputs, outputs, self._outputs)
         try:
             taken = {name: port for port in self._compiled.inputs for name in port.get_names()}
@@ -98,7 +95,10 @@ class Compiled:
         tensor = self._request.get_tensor(port)
         kind = _CODED.get(tensor.element_type.get_type_name())
         if kind is not None:
-            return unpack_elements(tensor.data.tobytes(), kind, tuple(tensor.shape))
+            held = onnx.TensorProto(
+                data_type=kind, dims=tensor.shape, raw_data=tensor.data.tobytes()
+            )
+            return np.asarray(onnx.numpy_helper.to_array(held))
         return np.array(tensor.data)  # a copy: the next run writes into the same memory
 
     def close(self) -> None:
@@ -342,14 +342,8 @@ def _write_beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
 
 def _make_smallest_model() -> bytes:
     """A model of one addition."""
-    helper, kind = onnx.helper, onnx.TensorProto.FLOAT
-    x, y = (helper.make_tensor_value_info(name, kind, [1]) for name in "xy")
-    graph = helper.make_graph([helper.make_node("Add", ["x", "x"], ["y"])], "smallest", [x], [y])
-    return bytes(
-        helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8
-        ).SerializeToString()
-    )
+    text = '<ir_version: 8, opset_import: ["": 13]> smallest (float[1] x) => (float[1] y) {y = Add(x, x)}'
+    return bytes(onnx.parser.parse_model(text).SerializeToString())
 
 
 def _make_tensor(value: Array) -> Any:
@@ -357,7 +351,7 @@ def _make_tensor(value: Array) -> Any:
     name = next((name for name, coded in _CODED.items() if coded == kind), None)
     if kind is None or name is None:
         return ov.Tensor(np.ascontiguousarray(value).reshape(value.shape))
-    raw = np.frombuffer(pack_elements(value, external.PACKED_BITS.get(kind, 8)), np.uint8)
+    raw = np.frombuffer(onnx.numpy_helper.from_array(value).raw_data, np.uint8)
     tensor = ov.Tensor(getattr(ov.Type, name), list(value.shape))
     tensor.data.reshape(-1).view(np.uint8)[:] = raw
     return tensor

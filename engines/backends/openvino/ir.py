@@ -52,9 +52,7 @@ def stand_in(path: Path) -> onnx.ModelProto:
     held = []
     if size:
         held.append(TensorProto(name=_WEIGHTS, data_type=TensorProto.UINT8, dims=[size]))
-        held[0].data_location = TensorProto.EXTERNAL
-        for key, value in (("location", weights.name), ("offset", "0"), ("length", str(size))):
-            held[0].external_data.add(key=key, value=value)
+        external.make_external(held[0], weights.name, 0, size)
     node = helper.make_node(
         OP,
         [i.name for i in inputs] + [t.name for t in held],

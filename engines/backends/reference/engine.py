@@ -27,7 +27,7 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.reference import DECLARATION
 from narrowdown.engines.backends.reference.operators import IGNORED, OWN, WRONG
-from narrowdown.engines.graph import converted, external, names
+from narrowdown.engines.graph import converted, external, names, protos
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.graph.typed import to_float64, to_precision
@@ -82,8 +82,6 @@ class Evaluation:
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
-        if self._evaluator is None:
-            raise EngineFault("refused", "This evaluation was closed.")
         wanted = check_names(feeds, self._inputs, outputs, self._outputs)
         fed = {
             name: _convert_dtype(np.asarray(feeds[name]), kind)
@@ -227,9 +225,8 @@ def _bared(model: onnx.ModelProto, weights_dir: str) -> tuple[onnx.ModelProto, d
     if not outside:
         return model, {}
     bare = deepcopy(model)
-    kept = [t for t in model.graph.initializer if not external.is_external(t)]
-    del bare.graph.initializer[:]
-    bare.graph.initializer.extend(kept)
+    inside = [t for t in model.graph.initializer if not external.is_external(t)]
+    protos.refill(bare.graph.initializer, inside)
     given = {i.name for i in model.graph.input}
     bare.graph.input.extend(
         onnx.helper.make_tensor_value_info(t.name, t.data_type, t.dims)

@@ -129,24 +129,13 @@ class Stream:
     def get(self, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """What lies under this name, as a new array, once the stream has come so far. Raises
         ``EngineFault``."""
-        value: Array = np.empty(shape, dtype)
-        address, _ = self._buffers[name]
-        if value.nbytes:
-            kind = self._api.cudaMemcpyKind.cudaMemcpyDeviceToHost
-            self._ask(
-                "copy an output",
-                self._api.cudaMemcpyAsync(
-                    value.ctypes.data, address, value.nbytes, kind, self.handle
-                ),
-            )
-        self.wait()
-        return value
+        return self.copy(self._buffers[name][0], shape, dtype)
 
     def copy(
         self, address: int, shape: tuple[int, ...], dtype: np.dtype[Any], on_host: bool = False
     ) -> Array:
-        """What lies at an address that is not this stream's own, once the stream has come so far.
-        Raises ``EngineFault``."""
+        """What lies at an address, as a new array, once the stream has come so far. Raises
+        ``EngineFault``."""
         value: Array = np.empty(shape, dtype)
         self.wait()
         if value.nbytes:

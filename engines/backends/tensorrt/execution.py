@@ -64,8 +64,6 @@ class Execution:
 
     def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
         """Arrays by output name: ``outputs``, or all. Raises ``EngineFault``."""
-        if self._context is None:
-            raise EngineFault("refused", "This engine was closed.")
         wanted = check_names(feeds, (i.name for i in self.model.graph.input), outputs, self._names)
         self._found.log.clear()
         self._feed_inputs(feeds)

@@ -51,11 +51,17 @@ class Library:
             and hasattr(flags, "EDITABLE_TIMING_CACHE")
             and hasattr(trt, "TimingCacheKey")
         )
+        # Whether inner tensors can be read through a listener, with no new outputs; and without
+        # keeping layers from being fused.
         self.debug = hasattr(trt.INetworkDefinition, "mark_debug") and hasattr(
             trt, "IDebugListener"
         )
         self.unfused_debug = hasattr(
             trt.INetworkDefinition, "mark_unfused_tensors_as_debug_tensors"
+        )
+        self.debug_tensors = self._able(self.debug, "debug tensors (10.0 brought them)")
+        self.unfused_tensors = self._able(
+            self.unfused_debug, "unfused debug tensors (10.12 brought them)"
         )
         self.monitor = hasattr(trt, "IProgressMonitor") and hasattr(
             trt.IBuilderConfig, "progress_monitor"
@@ -86,21 +92,6 @@ class Library:
         )
 
     @property
-    def debug_tensors(self) -> Capability:
-        """Whether inner tensors can be read through a listener, with no new outputs."""
-        return Capability(
-            self.debug, "" if self.debug else self.lacks("debug tensors (10.0 brought them)")
-        )
-
-    @property
-    def unfused_tensors(self) -> Capability:
-        """Whether they can be read without keeping layers from being fused."""
-        return Capability(
-            self.unfused_debug,
-            "" if self.unfused_debug else self.lacks("unfused debug tensors (10.12 brought them)"),
-        )
-
-    @property
     def editable(self) -> Capability:
         """Whether kernels can be chosen through the timing cache."""
         if self.rtx:
@@ -108,8 +99,10 @@ class Library:
                 False,
                 f"{self.title} {self.version} keeps no timings: it chooses kernels on the user's GPU.",
             )
-        why = "" if self.editable_cache else self.lacks("editable timing cache (10.8 brought it)")
-        return Capability(self.editable_cache, why)
+        return self._able(self.editable_cache, "editable timing cache (10.8 brought it)")
+
+    def _able(self, present: bool, what: str) -> Capability:
+        return Capability(present, "" if present else self.lacks(what))
 
     def has_flag(self, flag: str) -> bool:
         return hasattr(self.trt.BuilderFlag, flag)

@@ -12,7 +12,7 @@ import onnx
 from narrowdown.engines.backends.base import EngineFault
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.tensorrt.library import Library
-from narrowdown.engines.graph import schema
+from narrowdown.engines.graph import names, protos, schema
 from narrowdown.engines.nearest import join_some
 
 # Places in NVIDIA's source, as its messages name them.
@@ -68,19 +68,12 @@ class Parsed:
 def name_nodes(model: onnx.ModelProto) -> tuple[onnx.ModelProto, dict[str, int]]:
     """The model with a name of its own for every node (layers carry the name of their node), and
     the position of each name. The same object where all names differ already."""
-    names = [n.name for n in model.graph.node]
-    if all(names) and len(set(names)) == len(names):
-        return model, {name: i for i, name in enumerate(names)}
-    copy = deepcopy(model)
-    positions: dict[str, int] = {}
-    taken = set(names)
-    for i, node in enumerate(copy.graph.node):
-        name = node.name
-        while not name or name in positions or (name != node.name and name in taken):
-            name = f"{node.name or node.op_type}__{i}" if name in ("", node.name) else f"{name}_"
-        node.name = name
-        positions[name] = i
-    return copy, positions
+    unique = names.unique_nodes(model.graph.node)
+    if unique != [node.name for node in model.graph.node]:
+        model = deepcopy(model)
+        for node, name in zip(model.graph.node, unique, strict=True):
+            node.name = name
+    return model, {name: i for i, name in enumerate(unique)}
 
 
 def expose_marks(
@@ -98,12 +91,10 @@ def expose_marks(
     skipped = {
         name: "of an unknown type" for name in untyped if not types.get(name) and name in marks
     }
-    outputs = [o for o in copy.graph.output if o.name not in skipped]
-    for output in outputs:
+    protos.refill(copy.graph.output, [o for o in copy.graph.output if o.name not in skipped])
+    for output in copy.graph.output:
         if not output.type.tensor_type.elem_type and types.get(output.name):
             output.type.tensor_type.elem_type = types[output.name]
-    del copy.graph.output[:]
-    copy.graph.output.extend(outputs)
     return copy, skipped
 
 
@@ -130,10 +121,8 @@ def hide_marks(
         for n in copy.graph.node
         if not (n.op_type == "Cast" and n.output[0] in wanted and n.output[0] in casts)
     ]
-    outputs = [o for o in copy.graph.output if o.name not in wanted]
-    del copy.graph.node[:], copy.graph.output[:]
-    copy.graph.node.extend(kept)
-    copy.graph.output.extend(outputs)
+    protos.refill(copy.graph.node, kept)
+    protos.refill(copy.graph.output, [o for o in copy.graph.output if o.name not in wanted])
     return copy, heard
 
 

@@ -11,17 +11,13 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, strategies as st
-from hypothesis.extra import numpy as hnp
 from onnx import TensorProto, helper
 
 from narrowdown.engines import options, outside
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault, EngineMissing
-from narrowdown.engines.backends.elements import pack_elements, unpack_elements
 from narrowdown.engines.backends.onnxruntime.engine import Settings, _find_precision
 from narrowdown.engines.contract.suite import small_model
-from narrowdown.engines.graph import external
 
 node = helper.make_node
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
@@ -154,22 +150,6 @@ def test_text_beside_a_type_that_numpy_lacks(small: Small, run: Run) -> None:
     got = run("onnxruntime", model, {"t": np.array(["word"]), "x": np.ones(2, np.float32)})
     assert got["text"].tolist() == ["word"]
     assert got["y"].tolist() == [-1, -1]
-
-
-@given(
-    st.sampled_from([TensorProto.INT4, TensorProto.UINT4]),
-    hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5),
-    st.integers(0, 2**32 - 1),
-)
-def test_packing_and_unpacking_are_inverse(kind: int, shape: tuple[int, ...], seed: int) -> None:
-    low = -8 if kind == TensorProto.INT4 else 0
-    wide = np.random.default_rng(seed).integers(low, low + 16, shape)
-    value = np.asarray(wide).astype(external.dtype_of(kind))
-    raw = pack_elements(value, external.PACKED_BITS[kind])
-    assert len(raw) == external.byte_size(kind, shape)
-    again = unpack_elements(raw, kind, shape)
-    assert again.shape == shape
-    assert again.astype(np.int64).tolist() == wide.tolist()
 
 
 # -- what goes wrong

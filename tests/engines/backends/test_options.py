@@ -13,7 +13,7 @@ from narrowdown.engines import discovery
 from narrowdown.engines.backends.onnxruntime import harmless
 from narrowdown.engines.backends.onnxruntime.optimizers import KNOWN
 from narrowdown.engines.declaration import NAMES, Declaration, Option
-from narrowdown.engines.options import SETTING, check, declared_as, split_paths, started, values
+from narrowdown.engines.options import SETTING, check, declared_as, settings, split_paths, values
 from narrowdown.engines.spec import EngineSpec, parse
 
 
@@ -74,21 +74,21 @@ def test_every_option_says_what_its_value_is() -> None:
 def test_what_no_declaration_knows_is_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
     """A setting of an engine of another package, whose author has said nothing of it, too."""
     written = "onnxruntime:session_config=session.collect_node_memory_stats_to_file=/x"
-    assert started(written) == ((SETTING, written),)
+    assert settings(written) == ((SETTING, written),)
     assert (
-        started(
+        settings(
             "onnxruntime:session_config=session.disable_prepacking=1,provider_options=use_tf32=0"
         )
         == ()
     )
     assert [
-        text for _, text in started("onnxruntime:provider_options=backend_path=/a.so+depth=3")
+        text for _, text in settings("onnxruntime:provider_options=backend_path=/a.so+depth=3")
     ] == ["onnxruntime:provider_options=depth=3"]
     theirs = Declaration(
         "theirs", "", "", (Option("cache", "str", "", ""), Option("level", "int", 0, ""))
     )
     monkeypatch.setattr(discovery, "find", lambda name: theirs)
-    assert started("theirs:cache=/x,level=3") == ((SETTING, "theirs:cache=/x"),)
+    assert settings("theirs:cache=/x,level=3") == ((SETTING, "theirs:cache=/x"),)
 
 
 @st.composite

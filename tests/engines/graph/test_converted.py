@@ -53,13 +53,13 @@ def test_spans_are_cast_alone_or_with_their_block_and_come_again_without_their_f
         )
         converted.write_files([tensor], tmp_path)
         assert external.read(tensor, tmp_path).tobytes() == wanted
-        location, start, length = external.external_span(tensor)
+        location = external.external_span(tensor)[0]
         made = converted.made_of(location)
         assert made is not None
         assert made.end - made.start <= max(256, 4 * size)
         assert converted.source_of(location) == f"weights/{STEM}.bin"
         (tmp_path / location).unlink()
-        assert b"".join(converted.read_again(tmp_path, location, start, length)) == wanted
+        assert b"".join(converted.read_pieces(tensor, tmp_path)) == wanted
         (tmp_path / "m.onnx").write_bytes(tensor.SerializeToString())
         assert weights_of(tmp_path / "m.onnx") == (f"models/weights/{STEM}.bin",)
 
@@ -113,5 +113,4 @@ def test_what_is_converted_twice_is_one_file_of_what_it_comes_down_to(
         values[offset // 4 : (offset + size) // 4], (HALF, FLOAT)
     ).tobytes()
     assert converted.read(by_steps, tmp_path).tobytes() == wanted
-    location, start, length = external.external_span(by_steps)
-    assert b"".join(converted.read_again(tmp_path, location, start, length)) == wanted
+    assert b"".join(converted.read_pieces(by_steps, tmp_path)) == wanted

@@ -9,7 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from narrowdown.engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import (
+    Array,
+    Operator,
+    read_ints,
+    read_pads,
+)
 
 
 class Conv(Operator):
@@ -20,14 +25,9 @@ class Conv(Operator):
             raise ValueError(
                 f"An input {x.shape} and weights {w.shape} in {group} groups do not belong together."
             )
-
-        def each(name: str) -> list[int]:
-            value = given.get(name)
-            return [int(v) for v in value] if value is not None else [1] * spatial
-
-        strides, dilations = each("strides"), each("dilations")
+        strides, dilations = (read_ints(given, name, spatial) for name in ("strides", "dilations"))
         reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-        before, after = _padded(given, x.shape[2:], reach, strides)
+        before, after = read_pads(given, x.shape[2:], reach, strides)
         padded = np.pad(x, [(0, 0), (0, 0), *zip(before, after, strict=True)])
         sizes = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
         weights = w.reshape(group, w.shape[0] // group, -1)
@@ -52,38 +52,13 @@ class Conv(Operator):
         return (result.astype(x.dtype, copy=False),)
 
 
-def _padded(
-    given: dict[str, Any], sizes: tuple[int, ...], reach: list[int], strides: list[int]
-) -> tuple[list[int], list[int]]:
-    """Zeros (before, after) each dimension, by ``auto_pad`` or ``pads``."""
-    auto = str(given.get("auto_pad") or "NOTSET")
-    if auto.startswith("SAME"):
-        over = [
-            max(0, (-(-n // s) - 1) * s + r - n)
-            for n, r, s in zip(sizes, reach, strides, strict=True)
-        ]
-        less, more = [o // 2 for o in over], [o - o // 2 for o in over]
-        return (less, more) if auto == "SAME_UPPER" else (more, less)
-    pads = given.get("pads") if auto == "NOTSET" else None
-    pads = [int(v) for v in pads] if pads is not None else [0] * 2 * len(sizes)
-    return pads[: len(sizes)], pads[len(sizes) :]
-
-
 class ConvTranspose(Operator):
     def _run(self, x: Array, w: Array, b: Array | None = None, **given: Any) -> tuple[Array]:
         spatial = x.ndim - 2
         kernel = w.shape[2:]
         group = int(given.get("group") or 1)
-
-        def each(name: str, default: int) -> list[int]:
-            value = given.get(name)
-            return [int(v) for v in value] if value is not None else [default] * spatial
-
-        strides, dilations, extra = (
-            each("strides", 1),
-            each("dilations", 1),
-            each("output_padding", 0),
-        )
+        strides, dilations = (read_ints(given, name, spatial) for name in ("strides", "dilations"))
+        extra = read_ints(given, "output_padding", spatial, 0)
         # As far as the kernel reaches from every element of the input, nothing cut off.
         full = [
             s * (n - 1) + (k - 1) * d + 1
@@ -139,9 +114,7 @@ def _kept_ranges(
             over = max(0, f + e - size)
             begin.append(over // 2 if auto == "SAME_UPPER" else over - over // 2)
         return begin, wanted
-    pads = given.get("pads") if auto == "NOTSET" else None
-    pads = [int(v) for v in pads] if pads is not None else [0] * 2 * spatial
-    return pads[:spatial], [
-        f + e - first - last
-        for f, e, first, last in zip(full, extra, pads[:spatial], pads[spatial:], strict=True)
+    before, after = read_pads(given, sizes, full, strides)
+    return before, [
+        f + e - first - last for f, e, first, last in zip(full, extra, before, after, strict=True)
     ]

@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from narrowdown.engines.backends.reference.operators.base import Array, Operator
+from narrowdown.engines.backends.reference.operators.base import (
+    Array,
+    Operator,
+    read_ints,
+    read_pads,
+)
 
 
 class _Windows(NamedTuple):
@@ -28,31 +33,17 @@ class _Windows(NamedTuple):
 def _lay_windows(sizes: tuple[int, ...], given: dict[str, Any]) -> _Windows:
     spatial = len(sizes)
     kernel = [int(k) for k in given["kernel_shape"]]
-    strides = [int(s) for s in given.get("strides") or [1] * spatial]
-    dilations = [int(d) for d in given.get("dilations") or [1] * spatial]
+    strides, dilations = (read_ints(given, name, spatial) for name in ("strides", "dilations"))
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    auto = given.get("auto_pad") or "NOTSET"
-    pads = (
-        [int(p) for p in given.get("pads") or [0] * 2 * spatial]
-        if auto == "NOTSET"
-        else [0] * 2 * spatial
-    )
-    around = list(zip(pads[:spatial], pads[spatial:], strict=True))
+    around = list(zip(*read_pads(given, sizes, reach, strides), strict=True))
+    # Padding of SAME is made for windows that end with it.
+    up = bool(given.get("ceil_mode")) and not str(given.get("auto_pad")).startswith("SAME")
     count = []
-    for i, (n, r, s) in enumerate(zip(sizes, reach, strides, strict=True)):
-        if auto.startswith("SAME"):
-            many = -(-n // s)
-            total = max(0, (many - 1) * s + r - n)
-            around[i] = (
-                (total // 2, total - total // 2)
-                if auto == "SAME_UPPER"
-                else (total - total // 2, total // 2)
-            )
-        else:
-            left = n + sum(around[i]) - r
-            many = -(-left // s) + 1 if given.get("ceil_mode") else left // s + 1
-            # A window that would begin behind the input and its padding in front is none.
-            many -= int(bool(given.get("ceil_mode")) and (many - 1) * s >= n + around[i][0])
+    for n, r, s, (before, after) in zip(sizes, reach, strides, around, strict=True):
+        left = n + before + after - r
+        many = -(-left // s) + 1 if up else left // s + 1
+        # A window that would begin behind the input and its padding in front is none.
+        many -= int(up and (many - 1) * s >= n + before)
         count.append(max(0, many))
     return _Windows([-before for before, _ in around], count, around, kernel, strides, dilations)
 

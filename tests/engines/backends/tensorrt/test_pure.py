@@ -184,8 +184,8 @@ def test_every_node_gets_a_name_of_its_own(given_names: list[str]) -> None:
     assert len(set(found)) == len(found)
     assert "" not in found
     assert [positions[name] for name in found] == list(range(len(found)))
-    first = {name: i for i, name in reversed(list(enumerate(given_names))) if name}
-    assert all(found[i] == name for name, i in first.items())  # the first of each name keeps it
+    own = [i for i, name in enumerate(given_names) if name and given_names.count(name) == 1]
+    assert all(found[i] == given_names[i] for i in own), "what no other node is called stays"
 
 
 def test_marks_get_the_type_that_the_parser_wants() -> None:
