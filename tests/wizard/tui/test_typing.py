@@ -84,7 +84,11 @@ async def test_keys_of_a_card_after_the_key_that_opens_it(
         )
         typed(pilot.app, "\x1b", "w", "b", "?")
         await settle(
-            pilot, lambda: getattr(pilot.app.screen, "_title", "Why") not in ("Why", "Log")
+            pilot,
+            lambda: (
+                isinstance(pilot.app.screen, Reading)
+                and pilot.app.screen._title not in ("Why", "Log")
+            ),
         )
         assert [type(screen) for screen in pilot.app.screen_stack[1:]] == [StepScreen, Reading]
 
