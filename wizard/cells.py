@@ -58,19 +58,6 @@ def cut_row(parts: Sequence[Part], width: int, mark: str) -> Row:
     )
 
 
-def wrap(text: str, width: int, style: str = "$quiet") -> list[Row]:
-    """A sentence in rows of at most ``width`` cells, between words where that can be."""
-    rows, line = [], ""
-    pieces = (piece for word in clean(text).split() for piece in chop_cells(word, max(1, width)))
-    for piece in pieces:
-        if line and cell_len(line) + 1 + cell_len(piece) > width:
-            rows.append(row([(line, style)]))
-            line = piece
-        else:
-            line = f"{line} {piece}" if line else piece
-    return [*rows, row([(line, style)])]
-
-
 def _safe(character: str) -> str:
     category = unicodedata.category(character)
     if category in _DROPPED:

@@ -16,7 +16,7 @@ from narrowdown.engines.probe import AnyProbe, Inspect, LoadInputs, Measure, Mea
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.flow.model import Flow
-from narrowdown.wizard.report.figures import curve
+from narrowdown.wizard.report.pictures import curve
 from narrowdown.wizard.report.probe_words import WHY, say_worst_run, tried
 from narrowdown.wizard.report.stage import ended
 from narrowdown.wizard.session.events import (

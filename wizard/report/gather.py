@@ -15,6 +15,8 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.known.lookalike import list_lookalikes
+from narrowdown.engines.known.table import TableProblem, recall
 from narrowdown.engines.probe import HUGE, Measure
 from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.search.written import FILE
@@ -25,6 +27,7 @@ from narrowdown.engines.steps.quantization import QuantizationOutcome
 from narrowdown.engines.steps.registry import STEPS, step_makes
 from narrowdown.engines.steps.surroundings import TABLE as ITERATIONS
 from narrowdown.engines.steps.trigger import FactorRow
+from narrowdown.engines.views import view_engine
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.manual_commands import commands
 from narrowdown.wizard.problem import Problem
@@ -45,7 +48,6 @@ from narrowdown.wizard.report.document import (
     Weighed,
     Workaround,
 )
-from narrowdown.wizard.report.lookalike import recognise
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.report.summary import name_nodes, say_cure
 from narrowdown.wizard.report.vicinity import Vicinity, ids, vicinity
@@ -148,7 +150,7 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
         ruled_out=ruled_out(state),
         reference_replaced=msgspec.to_builtins(findings.replaced),
         alike=findings.alike,
-        lookalikes=recognise(state, problem, sources.graph),
+        lookalikes=_recognise(state, problem, index),
         rewrites=_last_table(state, table, "rewrites", Rewritten),
         scores=_last_table(state, table, "scores", Weighed),
         cures=tuple(filter(None, (workaround, *cures))),
@@ -525,15 +527,33 @@ def _say_cell(value: Any) -> str:
 def _trigger(state: State, table: Callable[[str], Table]) -> Trigger | None:
     """What triggers the case, as the last step that asked it found: the one that leaves these two
     tables."""
-    visit = next(
-        (v for v in reversed(state.route) if {"cases", "factors"} <= v.tables.keys()), None
-    )
-    if visit is None or visit.outcome is None:
+    asked = (v.outcome for v in reversed(state.route) if {"cases", "factors"} <= v.tables.keys())
+    if (outcome := next(asked, None)) is None:
         return None
-    factors = tuple(msgspec.convert(row, FactorRow) for row in table(visit.tables["factors"]))
-    cases = tuple(msgspec.convert(row, Tried) for row in table(visit.tables["cases"]))
-    verdict, condition, said = (str(visit.outcome[n]) for n in ("verdict", "condition", "message"))
-    return Trigger(verdict, condition, said, factors, cases)
+    verdict, condition, said = (str(outcome[n]) for n in ("verdict", "condition", "message"))
+    factors = _last_table(state, table, "factors", FactorRow)
+    return Trigger(verdict, condition, said, factors, _last_table(state, table, "cases", Tried))
+
+
+def _recognise(
+    state: State, problem: Problem, index: GraphIndex | None
+) -> tuple[base.Lookalike, ...]:
+    """The known bugs that the failure looks like, confirmed ones first: what the step ``known``
+    found, else what the table says of the culprits; none where none was found or the graph is
+    gone."""
+    findings = state.findings
+    if findings.lookalikes or not findings.culprits or problem.check or index is None:
+        return findings.lookalikes
+    view = view_engine(state.engines.get(problem.engine, {}))
+    try:
+        bugs = recall(parse(problem.engine).name, {n.op for n in index.nodes})
+    except TableProblem:  # no report fails for it; 'narrowdown known' says it
+        return ()
+    found = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
+    return tuple(
+        base.Lookalike(b.id, b.thread, b.says, False, b.mended, b.cure, index.names(nodes))
+        for b, nodes in found
+    )
 
 
 def journalled(state: State, flow: Flow) -> tuple[str, ...]:

@@ -1,17 +1,30 @@
 """The report as one HTML page: no network, no script, light and dark, every name escaped."""
 
 import functools
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
 import jinja2
 from markupsafe import Markup, escape
 
-from narrowdown.wizard.report import picture
-from narrowdown.wizard.report.document import Report
-from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Typed, list_sections
+from narrowdown.engines.compare.values import Values
+from narrowdown.wizard.cells import UNICODE
+from narrowdown.wizard.report.document import Depth, Report
+from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost
+from narrowdown.wizard.report.pictures import (
+    WIDE,
+    Profile,
+    depth,
+    list_surroundings,
+    log_error,
+    tiles,
+)
+from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Shown, Typed, list_sections
+from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.standing import choose_tone
-from narrowdown.wizard.words import BEFORE_UNIT, TEXT, WORD, elide, show_name, visible
+from narrowdown.wizard.svg import paint
+from narrowdown.wizard.words import BEFORE_UNIT, TEXT, WORD, count, elide, show_name, visible
 
 NO_BREAK = "\u00a0"
 
@@ -22,7 +35,7 @@ def to_html(report: Report) -> str:
     page: str = read_template().render(
         report=report,
         sections=list_sections(report),
-        drawn=_draw(report),
+        draw=functools.partial(_draw, report),
         tone=choose_tone(
             report.verdict, holds=report.workaround is None or report.workaround.holds
         ),
@@ -30,18 +43,47 @@ def to_html(report: Report) -> str:
     return page + "\n"
 
 
-def _draw(report: Report) -> dict[str, Any]:
-    """The pictures by their names, each by its number; those that are not there have nothing to
-    draw. Every name inside an SVG went through html.escape."""
-    rounds = enumerate(report.rounds or ((report.depth,) if report.depth else ()))
-    valued = [(i, c.values[0]) for i, c in enumerate(report.culprits) if c.values]
-    tolerance, metric = report.tolerance, report.metric
-    drawn = {
-        "rounds": {n: picture.error_by_depth(points, tolerance, metric) for n, points in rounds},
-        "around": {i: picture.neighbourhood(c.around) for i, c in enumerate(report.culprits)},
-        "heat": {i: picture.heat(values) for i, values in valued},
-    }
-    return {name: {n: Markup(svg) for n, svg in made.items()} for name, made in drawn.items()}  # noqa: S704
+def _draw(report: Report, of: Shown) -> Markup:
+    """A picture as SVG; empty where there is nothing to draw. Every name inside it went through
+    html.escape."""
+    match of:
+        case Vicinity():
+            drawn = neighbourhood(of)
+        case Values():
+            drawn = heat(of)
+        case _:
+            drawn = error_by_depth(of, report.tolerance, report.metric)
+    return Markup(drawn)  # noqa: S704
+
+
+def error_by_depth(points: Sequence[Depth], tolerance: float | None, metric: str = "") -> str:
+    """The worst tensor of each column, log scale, the tolerance as a line, each culprit marked and
+    named below."""
+    first: dict[int, int] = {}
+    for i, point in enumerate(points):
+        if point.culprit:
+            first.setdefault(point.culprit, i)
+    marks = [(i, f"culprit {n}: {points[i].name or '(no name)'}") for n, i in sorted(first.items())]
+    logs = [log_error(point.error) for point in points]
+    rows = depth(Profile(logs, tolerance, metric, marks), WIDE, UNICODE, height=8)
+    label = f"Error of {count(len(points), 'tensor')} against the reference, in topological order, logarithmic"
+    return paint(rows, label, WIDE)
+
+
+def heat(values: Values) -> str:
+    """Where the values are wrong; nothing where there is no place to point at."""
+    if not has_place(values):
+        return ""
+    said = f"{say_values_lost(values)} {say_values_apart(values)}".strip()
+    label = f"Largest differences of {visible(elide(values.output, 60))}. {said}"
+    return paint(tiles(values, WIDE), label, WIDE)
+
+
+def neighbourhood(place: Vicinity) -> str:
+    """The suspects and their neighbours, one below the other in topological order."""
+    suspects = sum(spot.suspect for spot in place.spots)
+    label = f"{count(len(place.spots), 'node')} around the suspect, {suspects} of them suspected"
+    return paint(list_surroundings(place), label, WIDE)
 
 
 @functools.cache

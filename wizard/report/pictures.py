@@ -1,24 +1,80 @@
-"""Pictures as rows of cells: error by depth, the model with what is known of each node, the
-neighbourhood of the suspect, and where values differ. The terminal paints the rows, ``picture.py`` makes SVG of them.
+"""What was measured, drawn: error by depth in one line of text; and pictures as rows of cells (error
+by depth, the model with what is known of each node, the neighbourhood of the suspect, where values
+differ). The terminal paints the rows, ``html.py`` makes SVG of them.
 
 Pure functions: data, a width in cells and a glyph set give rows that are never wider. Every picture
 says in words what its glyphs stand for and reads without colour; in the ASCII set it is ASCII.
 """
 
+import itertools
 import math
 import sys
+import textwrap
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 from rich.cells import cell_len
 
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.probe import HUGE
-from narrowdown.wizard.cells import SHADES, Glyphs, Part, Row, clean, cut_row, elide, fit, row, wrap
-from narrowdown.wizard.report.figures import CEILING, FLOOR, log_error, resample
+from narrowdown.wizard.cells import (
+    SHADES,
+    UNICODE,
+    Glyphs,
+    Part,
+    Row,
+    clean,
+    cut_row,
+    elide,
+    fit,
+    row,
+)
 from narrowdown.wizard.report.strip import MEANING, STATES, Span, Strip, columns, where
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.words import count, show_error
+
+# log10 of the errors that are drawn: smaller ones and 0 lie on the ground, larger ones, infinity
+# among them, touch the top.
+FLOOR: Final = -8.0
+CEILING: Final = 2.0
+LEVELS: Final = "▁▂▃▄▅▆▇█"
+
+
+def log_error(error: float) -> float:
+    """The log10 of an error, between FLOOR and CEILING."""
+    return min(CEILING, max(FLOOR, math.log10(min(error, HUGE)))) if error > 0 else FLOOR
+
+
+def resample(values: Sequence[float], width: int) -> tuple[float, ...]:
+    """At most ``width`` values in order, each the worst (largest) of its share: a single bad layer
+    never vanishes."""
+    if width <= 0 or not values:
+        return ()
+    if len(values) <= width:
+        return tuple(values)
+    edges = [i * len(values) // width for i in range(width + 1)]
+    return tuple(max(values[a:b]) for a, b in itertools.pairwise(edges))
+
+
+def draw_bars(values: Sequence[float], width: int, levels: str) -> str:
+    """One character a value, from the lowest bar for the least to the highest for the most; equal
+    values give the lowest."""
+    points, last = resample(values, width), len(levels) - 1
+    bottom, top = min(points, default=0.0), max(points, default=0.0)
+    span = top - bottom or 1.0
+    return "".join(levels[round((value - bottom) / span * last)] for value in points)
+
+
+def curve(errors: Sequence[float], width: int = 60) -> str:
+    """Error by depth in one line of block characters: the worst of each of at most ``width``
+    stretches, log scale from the smallest to the largest. Errors may be 0 or HUGE; empty text for
+    fewer than two, or where all are 0."""
+    logs = [log_error(error) for error in errors]
+    return draw_bars(logs, width, LEVELS) if len(logs) > 1 and max(logs) > FLOOR else ""
+
+
+WIDE = 96  # cells of a picture on the page: as many letters as it is wide
 
 
 class Profile(msgspec.Struct, frozen=True):
@@ -52,7 +108,9 @@ def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list
     for floor in range(last, low - 1, -step):
         top = floor + step if floor < last else sys.float_info.max
         allowed = floor <= limit < top
-        head, blank = (f"{_say_power(floor, profile.metric):>{side}}", "$quiet"), (" ", "")
+        share = profile.metric == "rel_l2"
+        power = show_error(10.0**floor, profile.metric) if share else f"1e{floor}"
+        head, blank = (f"{power:>{side}}", "$quiet"), (" ", "")
         if allowed:
             head, blank = (f"{'allowed':>{side}}", "bold"), (glyphs.between, "bold")
         bars = (
@@ -72,10 +130,6 @@ def _spread(values: Sequence[float], room: int) -> tuple[float, ...]:
     wide = max(1, min(4, room // len(values)))
     every = (min(CEILING, max(FLOOR, value)) for value in values for _ in range(wide))
     return resample([*every], room)
-
-
-def _say_power(power: int, metric: str) -> str:
-    return show_error(10.0**power, metric) if metric == "rel_l2" else f"1e{power}"
 
 
 def _level(share: float, glyphs: Glyphs) -> str:
@@ -184,6 +238,15 @@ def graph(place: Vicinity, width: int, glyphs: Glyphs) -> list[Row]:
     return rows
 
 
+def list_surroundings(place: Vicinity) -> list[Row]:
+    """The same as the report has it, with what each node makes."""
+    spots = tuple(
+        msgspec.structs.replace(spot, note=", ".join(filter(None, (*spot.makes[:2], spot.note))))
+        for spot in place.spots
+    )
+    return graph(msgspec.structs.replace(place, spots=spots), WIDE, UNICODE)
+
+
 def _spot_row(spot: Spot, gutter: str, column: int, width: int, glyphs: Glyphs) -> Row:
     """A node: its operator, its name, and what else fits."""
     word, style = ("  suspect", "bold $fails") if spot.suspect else ("", "")
@@ -278,4 +341,5 @@ def tiles(values: Values, width: int) -> list[Row]:
         rows.append(row(parts))
     down = ", the others down" if len(values.grid) > 1 else ""
     told = [f"the last axis runs to the right{down}", *(f"{s} {said}" for s, said in met.items())]
-    return [*rows, *(line for said in told for line in wrap(said, width))]
+    legend = (line for said in told for line in textwrap.wrap(said, width))
+    return [*rows, *(row([(line, "$quiet")]) for line in legend)]

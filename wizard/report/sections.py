@@ -14,11 +14,11 @@ from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.engines.probe import APART
 from narrowdown.wizard.report.culprit_groups import groups, kind, others
 from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop
-from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
-from narrowdown.wizard.report.picture import list_surroundings
+from narrowdown.wizard.report.pictures import curve, list_surroundings
 from narrowdown.wizard.report.summary import name_place, say_effect, say_source
+from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.words import (
     count,
     decibels,
@@ -114,11 +114,13 @@ class Code(msgspec.Struct, frozen=True):
     language: str = "sh"
 
 
-class Picture(msgspec.Struct, frozen=True):
-    """``name``, ``number``: which one of the page's; ``plain``: what stands for it in letters."""
+Shown: TypeAlias = Sequence[Depth] | Vicinity | Values
 
-    name: str
-    number: int = 0
+
+class Picture(msgspec.Struct, frozen=True):
+    """``of``: what it shows; ``plain``: what stands for it in letters."""
+
+    of: Shown
     caption: Cell = ""
     plain: str = ""
 
@@ -281,8 +283,7 @@ def _culprit(report: Report, position: int) -> list[Block]:
         ),
     )
     drawn = Picture(
-        "around",
-        position,
+        c.around,
         "Around it, in the order of the model",
         "\n".join(line.plain.rstrip() for line in list_surroundings(c.around)),
     )
@@ -309,7 +310,7 @@ def _culprit(report: Report, position: int) -> list[Block]:
         Says(say_source(c) if c.source or c.modules else ""),
         Says(higher if c.needs_higher_inputs else ""),
         *([drawn] if c.around.spots else []),
-        *(block for v in c.values[:1] for block in _values(v, position)),
+        *(block for v in c.values[:1] for block in _values(v)),
     ]
 
 
@@ -331,7 +332,7 @@ def _say_minimal(c: Culprit) -> str:
     )
 
 
-def _values(v: Values, position: int) -> list[Block]:
+def _values(v: Values) -> list[Block]:
     """How the engine's values of an output differ from the reference's."""
     placed = has_place(v)
     where = f"(in the case folder {v.dtype} {list(v.shape)})" + (
@@ -344,7 +345,7 @@ def _values(v: Values, position: int) -> list[Block]:
     )
     return [
         Says(("Its output", Name(v.output), f"{where} {wrong}")),
-        *([Picture("heat", position, tiles)] if placed else []),
+        *([Picture(v, tiles)] if placed else []),
     ]
 
 
@@ -495,8 +496,7 @@ def _depth(report: Report) -> list[Section]:
     )
     drawn = [
         Picture(
-            "rounds",
-            n,
+            points,
             _say_round(points, metric, n, len(rounds)),
             curve([p.error for p in points]),
         )

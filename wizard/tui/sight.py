@@ -11,7 +11,7 @@ import msgspec
 
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.report.figures import log_error
+from narrowdown.wizard.report.pictures import log_error
 from narrowdown.wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from narrowdown.wizard.session.state import State, find_index
 
@@ -29,36 +29,31 @@ class Sight(msgspec.Struct, frozen=True):
     graph: GraphIndex | None = None
 
 
-class _Key(msgspec.Struct, frozen=True):
-    """What a Sight depends on."""
-
-    table: str
-    index: str
-    culprit: str
-    suspects: tuple[str, ...]
-    now: str
-
-
 class Eye:
     """Makes a Sight anew only when what it shows has changed. One thread at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._key: _Key | None = None
+        self._key: tuple[object, ...] = ()  # what the Sight was made of
         self._sight = Sight()
         self._index: tuple[str, GraphIndex | None] = ("", None)
 
     def look(self, state: State) -> Sight:
         """The pictures' data at this state."""
-        key = _key(state)
+        findings = state.findings
+        tables = (v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables)
+        table, model = next(tables, ""), find_index(state, findings.model)
+        culprit = findings.suspects[0].name if findings.suspects else ""
+        suspects, here_now = suspected(findings), at_work(findings)
+        key = (table, model, culprit, suspects, here_now)
         if key != self._key:
             self._key = key
-            rows = self._store.load(key.table, list[dict[str, Any]]) or []
-            logs, here = _depth(rows, key.culprit)
-            index = self._graph(key.index)
-            drawn = {n: vicinity(index, ids(n)) for n in key.suspects} if index else {}
+            rows = self._store.load(table, list[dict[str, Any]]) or []
+            logs, here = _depth(rows, culprit)
+            index = self._graph(model)
+            drawn = {n: vicinity(index, ids(n)) for n in suspects} if index else {}
             places = {nodes: place for nodes, place in drawn.items() if place.spots}
-            now = list(places).index(key.now) if key.now in places else -1
+            now = list(places).index(here_now) if here_now in places else -1
             self._sight = Sight(logs, here, tuple(places.values()), now, index)
         return self._sight
 
@@ -66,18 +61,6 @@ class Eye:
         if self._index[0] != digest and (index := self._store.load(digest, GraphIndex)):
             self._index = digest, index
         return self._index[1] if self._index[0] == digest else None
-
-
-def _key(state: State) -> _Key:
-    findings = state.findings
-    nodes = suspected(findings)
-    return _Key(
-        next((v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables), ""),
-        find_index(state, findings.model),
-        findings.suspects[0].name if findings.suspects else "",
-        nodes,
-        at_work(findings),
-    )
 
 
 def _depth(rows: list[dict[str, Any]], culprit: str) -> tuple[tuple[float, ...], int]:

@@ -20,7 +20,6 @@ from narrowdown.engines.declaration import Recipe
 from narrowdown.engines.findings import Lookalike
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.steps.trigger import FactorRow
-from narrowdown.wizard.report import picture
 from narrowdown.wizard.report.document import (
     Culprit,
     Depth,
@@ -33,11 +32,10 @@ from narrowdown.wizard.report.document import (
     Workaround,
     to_json,
 )
-from narrowdown.wizard.report.figures import curve
 from narrowdown.wizard.report.hand_on import list_deeds, say_first
-from narrowdown.wizard.report.html import to_html
+from narrowdown.wizard.report.html import error_by_depth, heat, to_html
 from narrowdown.wizard.report.markdown import code, literal, to_markdown
-from narrowdown.wizard.report.picture import error_by_depth
+from narrowdown.wizard.report.pictures import WIDE, curve
 from narrowdown.wizard.report.summary import summary
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.words import (
@@ -537,7 +535,7 @@ def test_an_unfinished_session_says_so() -> None:
 def test_the_picture_is_bounded_and_marks_the_limit() -> None:
     points = tuple(Depth(f"t{i}", "Add", 10.0 ** (i % 12 - 9), i % 5 == 0) for i in range(5000))
     drawing = error_by_depth(points, 1e-2)
-    assert drawing.count("<rect") <= 8 * picture.WIDE
+    assert drawing.count("<rect") <= 8 * WIDE
     assert ">allowed<" in drawing
     assert "-" not in "".join(re.findall(r'height="([^"]*)"', drawing))
     assert error_by_depth((), 1e-2) == ""
@@ -603,19 +601,19 @@ def test_a_picture_of_differences_has_a_place_to_point_at() -> None:
         ((0.0, 0.0), (0.0, 0.0)),
         ("..", ".."),
     )
-    assert picture.heat(right) == ""
+    assert heat(right) == ""
     page = to_html(with_values(right))
     assert (
         "was right in the run that was kept: the fault comes and goes. Its value lies from -1 to 2,000"
         in text_of(page)
     )
     single = msgspec.structs.replace(right, grid=((0.5,),), kinds=(".",))
-    assert picture.heat(single) == ""
+    assert heat(single) == ""
     assert (
         "is wrong. Its value lies from -1 to 2,000; the engine's is wrong by up to 50 %"
         in text_of(to_html(with_values(single)))
     )
-    assert picture.heat(msgspec.structs.replace(right, grid=((0.5, 0.0),), kinds=("..",)))
+    assert heat(msgspec.structs.replace(right, grid=((0.5, 0.0),), kinds=("..",)))
 
 
 def test_one_code_of_many_is_not_100_percent() -> None:

@@ -18,7 +18,7 @@ from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.facts import label, show_fact, show_value
 from narrowdown.wizard.flow.load import load
-from narrowdown.wizard.report import figures
+from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.probe_words import verdict
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.events import Offered
@@ -136,9 +136,9 @@ def test_empty_fields_take_defaults() -> None:
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=300), st.integers(0, 80))
 def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
-    text = figures.draw_bars(values, width, UNICODE.levels)
+    text = pictures.draw_bars(values, width, UNICODE.levels)
     assert len(text) == min(width, len(values))
-    points = figures.resample(values, width)
+    points = pictures.resample(values, width)
     if points:
         assert max(points) == max(values)
         if max(points) > min(points):
@@ -146,7 +146,7 @@ def test_bars_fit_and_keep_the_worst(values: list[float], width: int) -> None:
 
 
 def test_two_bars() -> None:
-    assert figures.draw_bars([0, 7], 2, UNICODE.levels) == "▁█"
+    assert pictures.draw_bars([0, 7], 2, UNICODE.levels) == "▁█"
 
 
 def test_a_precision_is_written_as_the_sentences_have_it() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.wizard.cells import Row
-from narrowdown.wizard.report import figures, pictures, vicinity
+from narrowdown.wizard.report import pictures, vicinity
 from narrowdown.wizard.report.pictures import Profile
 from narrowdown.wizard.report.strip import Strip
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
@@ -164,8 +164,8 @@ def test_a_drawing_of_a_diamond() -> None:
 
 
 def test_errors_are_drawn_between_a_floor_and_a_ceiling() -> None:
-    assert figures.log_error(0.0) == figures.log_error(-1.0) == figures.FLOOR
-    assert figures.log_error(math.inf) == figures.CEILING
+    assert pictures.log_error(0.0) == pictures.log_error(-1.0) == pictures.FLOOR
+    assert pictures.log_error(math.inf) == pictures.CEILING
 
 
 def test_the_suspects_are_named_where_they_fill_the_row() -> None:
