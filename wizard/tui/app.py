@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -46,7 +47,9 @@ from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import (
     Card,
+    Choice,
     Choose,
+    Entry,
     NoteCard,
     PlainCard,
     Reading,
@@ -232,14 +235,12 @@ class Narrowdown(InTurn[int]):
     def _offer_what_follows(self, folder: Path, found: Sequence[FollowUp]) -> None:
         if not isinstance(self.screen, FinishScreen):
             return
-
-        def chosen(place: str | None) -> None:
-            if place is not None:
-                self._ask_what_follows(folder, found[int(place)])
-
-        options = [(str(i), each.text, each.price) for i, each in enumerate(found)]
         text = "It is asked in a session of its own, which takes over what was measured. This one stays as it is."
-        self.push_screen(Choose("What else", text, options), chosen)
+        options = [
+            Choice(each.text, each.price, partial(self._ask_what_follows, folder, each))
+            for each in found
+        ]
+        self.choose("What else", text, options)
 
     def _ask_what_follows(self, folder: Path, wanted: FollowUp) -> None:
         """In a new session, which is opened, and from which Esc comes back here."""
@@ -484,6 +485,16 @@ class Narrowdown(InTurn[int]):
 
     # What screens ask of the app
 
+    def choose(self, title: str, text: str, options: Sequence[Choice]) -> None:
+        """Ask for one of several on a card, and do it."""
+
+        def done(place: str | None) -> None:
+            if place is not None:
+                options[int(place)].do()
+
+        entries = [Entry(str(i), each.label, each.more) for i, each in enumerate(options)]
+        self.push_screen(Choose(title, text, entries), done)
+
     def say(self, text: str, *, warning: bool = False) -> None:
         """A short notice; literal."""
         self.notify(
@@ -558,20 +569,26 @@ class Narrowdown(InTurn[int]):
             self._leave(requests.Stop(), self._code(scene))
             return
         options = [
-            ("leave", "Leave it running", "narrowdown resume comes back to it"),
-            ("stop", "Stop after this probe", "nothing is lost"),
-            ("now", "Stop now", "that probe runs again later"),
-            ("stay", "Stay here", ""),
+            Choice(
+                "Leave it running",
+                "narrowdown resume comes back to it",
+                partial(self._leave, requests.Detach(), Exit.FOUND),
+            ),
+            Choice(
+                "Stop after this probe",
+                "nothing is lost",
+                partial(self._leave, requests.Stop(), Exit.STOPPED),
+            ),
+            Choice(
+                "Stop now",
+                "that probe runs again later",
+                partial(self._leave, requests.Stop(hard=True), Exit.STOPPED),
+            ),
+            Choice("Stay here"),
         ]
         count = len(behind) + bool(scene and scene.busy)
         title = "A step is running" if count == 1 else f"{count} sessions are at work"
-        self.push_screen(Choose(title, "", options), self._leave_as)
-
-    def _leave_as(self, how: str | None) -> None:
-        if how == "leave":
-            self._leave(requests.Detach(), Exit.FOUND)
-        elif how in ("stop", "now"):
-            self._leave(requests.Stop(hard=how == "now"), Exit.STOPPED)
+        self.choose(title, "", options)
 
     @work(thread=True, exclusive=True, group="leave", exit_on_error=False)
     def _leave(self, request: Request, code: int) -> None:

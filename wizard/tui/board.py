@@ -73,7 +73,6 @@ class Board:
         self._rows: dict[str, Row] = {}
         self._speculative: dict[str, ProbeStarted] = {}
         self._probes: dict[str, AnyProbe | None] = {}
-        self._parts: dict[str, str] = {}
         self._finished = 0
         if not resumed:
             self._trail = Trail(count_nodes(self.state, self.state.findings.model))
@@ -105,7 +104,8 @@ class Board:
         here = self.state.here
         resumed = here is not None and here.resumed
         rows = tuple(self._rows.values())[-KEPT:]
-        trying = next((self._parts.get(row.key, "") for row in rows if row.state == "running"), "")
+        running = (self._probes.get(row.key) for row in rows if row.state == "running")
+        trying = part(next(running, None))
         return Hunt(
             rows,
             self._finished,
@@ -132,7 +132,6 @@ class Board:
     def _row(self, event: ProbeStarted) -> Row:
         probe = self._probes.get(event.key)
         number = self.number(event.key) or len(self._rows) + 1
-        self._parts[event.key] = part(probe)
         return Row(number, event.key, tried(probe), started=event.ts)
 
     def _measured(self, event: ProbeFinished) -> None:
@@ -163,4 +162,4 @@ class Board:
         )
         if not self._trail.whole:
             self._trail = Trail(count_nodes(self.state, self.state.findings.model))
-        self._trail.take(self._parts.get(event.key, ""), outcome, detail)
+        self._trail.take(part(self._probes.get(event.key)), outcome, detail)

@@ -106,11 +106,6 @@ def _each(check: Callable[[str], object]) -> Callable[[str], list[str]]:
     return read
 
 
-def split_inputs(text: str) -> tuple[str, ...]:
-    """The files of the field for inputs, as typed."""
-    return tuple(as_path(part) for part in _parts(text))
-
-
 def show_exported(named: argparse.Namespace) -> dict[str, str]:
     """What stands in the fields once a PyTorch program is exported; nothing for an ONNX file."""
     if not hasattr(named, "exported"):
@@ -118,19 +113,19 @@ def show_exported(named: argparse.Namespace) -> dict[str, str]:
     return {"model": named.model, "inputs": ", ".join(named.inputs), "flow": named.flow}
 
 
-def _parts(text: str) -> list[str]:
+def split_listed(text: str) -> list[str]:
     """Values with commas between."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 # What each field's text comes to, as the command line would have parsed it; an empty one takes the
 # default. All raise Refusal.
-FIELDS: Mapping[str, Callable[[str], object]] = {
+FIELDS: Mapping[str, Callable[..., object]] = {
     "model": model,
     "engine": engine,
     "reference": reference,
-    "inputs": lambda text: tuple(words.input_source(as_path(part)) for part in _parts(text)),
-    "tolerance": lambda text: words.bounds("--tolerance", _parts(text)),
+    "inputs": lambda text: tuple(words.input_source(as_path(part)) for part in split_listed(text)),
+    "tolerance": lambda text: words.bounds("--tolerance", split_listed(text)),
     "flow": flow,
     "seed": _typed(readers.read_seed, UNSET["seed"]),
     "input_shapes": _each(words.shape),
@@ -145,15 +140,13 @@ FIELDS: Mapping[str, Callable[[str], object]] = {
 }
 
 
+_HOSTED = ("engine", "reference")  # what the hosts of a cluster may have, and this machine not
+
+
 def read(field: str, text: str, *, here: bool = True) -> object:
     """What a field's text comes to. ``here`` False: the session runs on a cluster, whose hosts may
     have engines that are not installed here. Raises Refusal, ``OSError``."""
-    match field:
-        case "engine":
-            return engine(text, here=here)
-        case "reference":
-            return reference(text, here=here)
-    return FIELDS[field](text)
+    return FIELDS[field](text, here=here) if field in _HOSTED else FIELDS[field](text)
 
 
 def problem_with(field: str, text: str, *, here: bool = True) -> str:
@@ -174,7 +167,7 @@ def build(
     keeps what Setup does not ask. Raises Refusal, ``OSError``."""
     path = model(answers["model"])
     given: dict[str, Any] = {n: read(n, answers[n], here=executor == LOCAL) for n in FIELDS}
-    given["tolerance"] = _parts(answers["tolerance"])
+    given["tolerance"] = split_listed(answers["tolerance"])
     before = base or Problem(model=path)
     typed = {
         name: value for name, value in given.items() if answers[name] != show_field(before, name)

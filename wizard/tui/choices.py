@@ -28,11 +28,14 @@ def engines(*, reference: bool = False) -> list[Entry]:
     """Every engine with the precisions that it declares; those that are not installed come last and
     say what brings them."""
     found, missing = [], []
-    declarations = list(discovery.engines().items())
-    declarations[1:] = sorted(
-        declarations[1:], key=lambda item: not _is_lower(item[1])
-    )  # whoever types fp16 finds it first
-    for name, declared in declarations:
+    usual, *others = discovery.engines().items()
+    # Whoever types fp16 finds first what computes in it unless told otherwise.
+    others.sort(
+        key=lambda item: (
+            not any(o.name == "precision" and o.default == "fp16" for o in item[1].options)
+        )
+    )
+    for name, declared in (usual, *others):
         if declared.hidden or declared.refusal:
             continue
         if declared.package and not importable(declared.package):
@@ -49,13 +52,6 @@ def engines(*, reference: bool = False) -> list[Entry]:
         found += [Entry(f"{name}:{key}={value}", f"{name}:{key}={value}", "", f"{declared.summary} {help_}")
                   for key, help_, values in _variants(declared, reference) for value in values]  # fmt: skip
     return [*found, *missing]
-
-
-def _is_lower(declared: Declaration) -> bool:
-    """Whether it computes in FP16 unless told otherwise."""
-    return any(
-        option.name == "precision" and option.default == "fp16" for option in declared.options
-    )
 
 
 def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -33,7 +33,7 @@ def in_ascii(content: Content) -> Content:
     )
 
 
-def choose(environment: Mapping[str, str] | None = None, encoding: str | None = None) -> Glyphs:
+def choose(environment: Mapping[str, str] = os.environ, encoding: str | None = None) -> Glyphs:
     """ASCII when ``NARROWDOWN_ASCII`` asks for it, where the locale cannot write UTF-8, on a
     terminal older than that, and on the Linux console, whose fonts have 512 characters at most.
 
@@ -42,7 +42,6 @@ def choose(environment: Mapping[str, str] | None = None, encoding: str | None = 
     the terminal knows UTF-8; tmux and screen, however, then show an underscore for every character
     that is not ASCII.
     """
-    environment = os.environ if environment is None else environment
     if environment.get("NARROWDOWN_ASCII", "") not in ("", "0"):
         return ASCII
     if encoding is None:

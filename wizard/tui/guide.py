@@ -61,7 +61,7 @@ class CardWords(NamedTuple):
     about: str
 
 
-CHOICE = CardWords(
+CHOOSE = CardWords(
     "",
     "arrows choose, [Enter] takes, {close} closes",
     "Arrows choose a line. Press [Enter] to take it, {close} to close the card and change nothing.",

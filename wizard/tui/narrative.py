@@ -108,21 +108,17 @@ def probe_facts(row: Row) -> list[str]:
 
 def rewinds(scene: Scene) -> list[Entry]:
     """The earlier questions, the latest first, each with what going back to it sets aside."""
-    past = [visit for visit in scene.state.route if visit.answer and visit.question]
-    entries = []
-    for number, visit in enumerate(past, 1):
-        if visit.question is None:
-            continue
-        own = " (your choice)" if chosen_freely(visit) else ""
-        entries.append(
-            Entry(
-                str(visit.question.seq),
-                f"{number}  {title(scene.flow, visit.node)}",
-                answer_text(visit) + own,
-                say_set_aside(scene, visit),
-                keep=True,
-            )
+    past = [(v, v.question.seq) for v in scene.state.route if v.answer and v.question]
+    entries = [
+        Entry(
+            str(seq),
+            f"{number}  {title(scene.flow, visit.node)}",
+            answer_text(visit) + (" (your choice)" if chosen_freely(visit) else ""),
+            say_set_aside(scene, visit),
+            keep=True,
         )
+        for number, (visit, seq) in enumerate(past, 1)
+    ]
     return entries[::-1]
 
 

@@ -56,7 +56,7 @@ USED = frozenset({
 })  # fmt: skip
 
 
-class Scene(msgspec.Struct, frozen=True):
+class Scene(msgspec.Struct, frozen=True, eq=False):
     """Everything a screen draws. Two scenes are told apart by identity; comparing whole journals
     costs too much."""
 

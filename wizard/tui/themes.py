@@ -114,11 +114,6 @@ ANSI = Theme(
 THEMES = (DARK, LIGHT, ANSI)
 
 
-def spoken(name: str) -> str:
-    """A theme as users say it, in their settings too: dark, light, ansi."""
-    return name.removeprefix("narrowdown-")
-
-
 class NoColour(LineFilter):
     """What ``NO_COLOR`` asks for: the terminal's own two colours. What only a background would
     mark, the highlighted line, is reversed; bold, underlined and reversed text stays."""
@@ -148,16 +143,14 @@ def _colourless(style: Style, marked: bool) -> Style:
     )
 
 
-def default(environment: Mapping[str, str] | None = None) -> str:
+def default(environment: Mapping[str, str] = os.environ) -> str:
     """The theme to start with: ``NARROWDOWN_THEME`` (dark, light, ansi), that of the settings, else
     ansi where the terminal has only sixteen. Raises Refusal where the settings cannot be read."""
-    wanted = (
-        (os.environ if environment is None else environment).get("NARROWDOWN_THEME", "").lower()
-    )
-    if environment is None:
-        environment, wanted = os.environ, wanted or config.load().theme
+    wanted = environment.get("NARROWDOWN_THEME", "").lower()
+    if environment is os.environ:
+        wanted = wanted or config.load().theme
     for theme in THEMES:
-        if wanted in (theme.name, spoken(theme.name)):
+        if wanted in (theme.name, theme.name.removeprefix("narrowdown-")):
             return theme.name
     rich_colour = environment.get("COLORTERM", "") or "256" in environment.get("TERM", "")
     return DARK.name if rich_colour else ANSI.name

@@ -288,7 +288,7 @@ def draw(texts: list[str]) -> None:
                 Welcome(text, [(text, text)]),
                 PlainCard(text, text, before=text),
                 LogCard([text], text),
-                Choose(text, text, [("a", text, text)]),
+                Choose(text, text, [entry]),
                 Fields(text, text, [Field("a", text)]),
                 NoteCard(text),
                 Listed(CardWords(text, text, text), [entry], text),

@@ -109,17 +109,11 @@ class FinishScreen(SessionScreen):
                 for deed in list_todo(scene, verdict, said)
             ]
         )
-        self.query_one("#culprits", ReportText).tell([*list_culprits(said)])
-        self.query_one("#culprits-panel").display = bool(state.findings.culprits)
-        self.query_one("#cure", ReportText).tell(tell_workaround(said))
-        self.query_one("#cure-panel").display = said.workaround is not None
+        found = bool(state.findings.culprits)
+        self.query_one("#culprits-panel", Panel).tell([*list_culprits(said)] if found else [])
+        self.query_one("#cure-panel", Panel).tell(tell_workaround(said))
         self._decided(scene)
-        self.query_one("#where", Surroundings).tell(
-            scene.sight.places if state.findings.culprits else ()
-        )
-        self.query_one("#where-panel").display = bool(
-            state.findings.culprits and scene.sight.places
-        )
+        self.query_one("#where-panel", Panel).tell(scene.sight.places if found else ())
         self.query_one("#journey", Journey).tell((scene.flow, state.route))
         self.query_one("#files", Text).show(say_case(scene))
         self.query_one("#files-panel").display = bool(said.culprits) and not writing

@@ -48,11 +48,6 @@ class TitleLine(Lines[Scene]):
     def __init__(self) -> None:
         super().__init__(id="title")
 
-    def tell(self, told: Scene) -> None:
-        """Each scene is a new one; comparing them costs more than drawing the line."""
-        self._told = told
-        self.changed()
-
     def rows(self, told: Scene, width: int) -> list[Content]:
         scene, g = told, self.glyphs
         model = scene.problem.model.rpartition("/")[2] or scene.folder.name

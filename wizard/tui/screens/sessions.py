@@ -1,6 +1,7 @@
 """The first screen: the sessions of this user, and a new one."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +15,6 @@ from textual.timer import Timer
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.session import naming
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.session.naming import shared_names, telling_name
@@ -22,7 +22,7 @@ from narrowdown.wizard.standing import choose_tone, group_families
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.host import Hosted
 from narrowdown.wizard.tui.literal import clean, elide, fit
-from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields, Reading
+from narrowdown.wizard.tui.screens.overlays import Choice, Field, Fields, Reading
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 from narrowdown.wizard.tui.widgets.lines import Panel, Text, row
 from narrowdown.wizard.words import ago
@@ -283,75 +283,52 @@ class SessionsScreen(Hosted):
         """Those that hold some words."""
 
         def done(values: Mapping[str, str] | None) -> None:
-            if values is not None:
-                self._wanted = values["words"]
-                self._again()
+            if values is not None:  # what was listed last, in another way
+                self._wanted, self._fresh = values["words"], True
+                self._show(self._all, "")
 
         text = "Of a session's name, its model, engine, step or result. Nothing typed shows all."
         self.app.push_screen(
             Fields("Show only", text, [Field("words", "Words", self._wanted)]), done
         )
 
-    def _again(self) -> None:
-        """Show what was listed last in another way."""
-        self._fresh = True
-        self._show(self._all, "")
-
     def action_remove(self) -> None:
         """Delete one, after a look at what it weighs."""
-        if self.chosen and not self._is_at_work(self.chosen):
-            self._ask_to_remove(self.chosen)
-
-    def _is_at_work(self, entry: Summary) -> bool:
-        """Whether somebody works on it, which is said: it is neither renamed nor deleted then."""
-        if entry.holder:
+        entry = self.chosen
+        if entry and entry.holder:
             where = "here" if self.host.opened(entry.path) else "in another window"
             self.host.say(f"{entry.path.name} is open {where}; leave it there first.", warning=True)
-        return bool(entry.holder)
+        elif entry:
+            self.host.make_aside(
+                partial(self.host.library.weight, entry.path),
+                partial(self._ask_to_remove, entry),
+                "weigh",
+            )
 
-    @work(thread=True, exclusive=True, group="weigh", exit_on_error=False)
-    def _ask_to_remove(self, entry: Summary) -> None:
-        """Weigh it, in a thread, then ask."""
-        self.app.call_from_thread(self._asked, entry, self.host.library.weight(entry.path))
-
-    def _asked(self, entry: Summary, weight: str) -> None:
+    def _ask_to_remove(self, entry: Summary, weight: str) -> None:
         name = entry.path.name
+        remove = partial(
+            self.host.make_aside,
+            partial(self.host.library.remove, entry.path),
+            self._say_removed,
+            "change",
+        )
+        options = [Choice("Keep"), Choice("Delete", "there is no way back", remove)]
+        self.host.choose(f"Delete {name}?", f"{name}  {weight}", options)
 
-        def removed() -> str:
-            self.host.library.remove(entry.path)
-            return "1 session deleted."
-
-        def done(wanted: str | None) -> None:
-            if wanted == "delete":
-                self._change(removed)
-
-        options = [("keep", "Keep", ""), ("delete", "Delete", "there is no way back")]
-        self.app.push_screen(Choose(f"Delete {name}?", f"{name}  {weight}", options), done)
-
-    @work(thread=True, exclusive=True, group="change", exit_on_error=False)
-    def _change(self, change: Callable[[], str]) -> None:
-        """Do it in a thread, say what came of it, and look again."""
-        try:
-            said, wrong = change(), False
-        except (Refusal, OSError, ValueError) as error:
-            said, wrong = str(error), True
-        self.app.call_from_thread(lambda: self.host.say(said, warning=wrong))
-        self.app.call_from_thread(self.look)
+    def _say_removed(self, _: None) -> None:
+        self.host.say("1 session deleted.")
+        self.look()
 
     def action_demo(self) -> None:
         """Choose a demo; it becomes a session like any other."""
-        options = [(name, name, about) for name, about in self.host.library.demos().items()]
+        demos = self.host.library.demos()
+        options = [Choice(name, demos[name], partial(self._begin_demo, name)) for name in demos]
+        self.host.choose("Try it", "A real model with a real failure. No GPU is needed.", options)
 
-        def done(name: str | None) -> None:
-            if name:
-                self.host.say("Making the session.")
-                self.host.make_aside(
-                    lambda: self.host.library.demo(name), self.host.open_session, "demo"
-                )
-
-        self.app.push_screen(
-            Choose("Try it", "A real model with a real failure. No GPU is needed.", options), done
-        )
+    def _begin_demo(self, name: str) -> None:
+        self.host.say("Making the session.")
+        self.host.make_aside(partial(self.host.library.demo, name), self.host.open_session, "demo")
 
     def action_keys_help(self) -> None:
         """The keys that work here."""

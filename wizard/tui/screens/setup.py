@@ -5,7 +5,7 @@ command line."""
 
 import argparse
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -24,19 +24,22 @@ from narrowdown.wizard.problem_options import INPUT_KINDS
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.tui import checks, choices, keys
 from narrowdown.wizard.tui.host import Hosted
-from narrowdown.wizard.tui.screens.overlays import Pick, PickFile, Reading
+from narrowdown.wizard.tui.screens.overlays import Entry, Pick, PickFile, Reading
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 from narrowdown.wizard.tui.widgets.lines import Text
 from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One field of the form."""
+    """One field of the form. ``entries``: what can be picked for it; ``kinds``: how the files end
+    that can."""
 
     name: str
     label: str
     hint: str
     placeholder: str = ""
+    entries: Callable[[], Sequence[Entry]] | None = None
+    kinds: tuple[str, ...] = ()
 
 
 _DEFAULT = Problem(model="")
@@ -46,43 +49,50 @@ ROWS = (
         "Model",
         "An ONNX file, or a PyTorch program (model.py:build), which runs once.",
         "path/to/model.onnx",
+        kinds=(".onnx",),
     ),
     Row(
         "engine",
         "Engine under test",
         "The engine that gives wrong numbers. Options follow a colon.",
         _DEFAULT.engine,
+        choices.engines,
     ),
     Row(
         "reference",
         "Reference",
         "What is taken as right. The default runs in FP32, unoptimized.",
         _DEFAULT.reference,
+        partial(choices.engines, reference=True),
     ),
     Row(
         "inputs",
         "Inputs",
         "Real ones if you can: .npz, .npy, .json, image, script.py; commas between.",
         "random",
+        kinds=INPUT_KINDS,
     ),
     Row(
         "tolerance",
         "Tolerance",
         "A number, or output:number. Empty: what the engine's precision allows.",
         "by precision",
+        choices.tolerances,
     ),
     Row(
         "flow",
         "Flow",
         "What to find out: why numbers are wrong, unless you choose another.",
         _DEFAULT.flow,
+        choices.flows,
+        (".yaml", ".yml"),
     ),
 )
 ADVANCED = (
     Row("input_shapes", "Input shapes", "For open dimensions: name:[1,3,224,224]; blanks between several.", "as guessed"),
     Row("val_range", "Value ranges", "Of made-up inputs: name:[low,high], or [low,high] for all.", "as guessed"),
     Row("seed", "Seed", "Of made-up inputs, a whole number.", str(_DEFAULT.seed)),
-    Row("metric", "Metric", "What an output is measured by, such as max_abs or cosine.", "rel_l2"),
+    Row("metric", "Metric", "What an output is measured by, such as max_abs or cosine.", "rel_l2", choices.metrics),
     Row("atol", "Absolute tolerance", "For each element, with the metric elementwise; a number, or output:number.", "none"),
     Row("rtol", "Relative tolerance", "For each element, beside the absolute one.", "none"),
     Row("postprocess", "Postprocess", "Done to outputs before they are compared: SCRIPT.py, or top-5.", "nothing"),
@@ -90,9 +100,7 @@ ADVANCED = (
     Row("check", "Checker", "A command of yours that says pass or fail, in place of the comparison.", "none"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
 )  # fmt: skip
-KINDS = {"model": (".onnx",), "inputs": INPUT_KINDS, "flow": (".yaml", ".yml")}
-
-
+FIELDS = {row.name: row for row in (*ROWS, *ADVANCED)}
 NOTHING_RUNS = (
     "Nothing runs before Start. Press [Enter] for the next field, {pick} to list what fits."
 )
@@ -172,8 +180,8 @@ class SetupScreen(Hosted):
             self.query_one("#model", Input).focus()
             return
         self.query_one("#start", Button).focus()
-        for field in (*ROWS, *ADVANCED):
-            self._check(field.name)
+        for name in FIELDS:
+            self._check(name)
 
     @on(Input.Blurred)
     def _left(self, event: Input.Blurred) -> None:
@@ -220,8 +228,7 @@ class SetupScreen(Hosted):
     @work(exclusive=True, group="create", exit_on_error=False)
     async def _create(self) -> None:
         """Check all fields, then create the session and open it."""
-        fields = (*ROWS, *ADVANCED)
-        answers = {field.name: self.query_one(f"#{field.name}", Input).value for field in fields}
+        answers = {name: self.query_one(f"#{name}", Input).value for name in FIELDS}
         problems = {
             name: await asyncio.to_thread(self._problem_with, name, text)
             for name, text in answers.items()
@@ -230,7 +237,7 @@ class SetupScreen(Hosted):
             self._say(name, problem)
         wrong = next((name for name, problem in problems.items() if problem), "")
         if wrong:
-            if any(field.name == wrong for field in ADVANCED):
+            if FIELDS[wrong] in ADVANCED:
                 self._unfold()
             self.query_one(f"#{wrong}", Input).focus()
             return
@@ -252,7 +259,7 @@ class SetupScreen(Hosted):
             return library.edit(self._source, problem)
         typed = argparse.Namespace(
             model=checks.model(answers["model"]),
-            inputs=list(checks.split_inputs(answers["inputs"])),
+            inputs=[checks.as_path(part) for part in checks.split_listed(answers["inputs"])],
             flow=checks.flow(answers["flow"]),
             session=None,
             torch_python="",
@@ -264,52 +271,32 @@ class SetupScreen(Hosted):
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""
-        field = self.focused if isinstance(self.focused, Input) else self.query_one("#model", Input)
-        name = field.id or ""
+        model = self.query_one("#model", Input)
+        field = self.focused if isinstance(self.focused, Input) else model
+        row = FIELDS[field.id or "model"]
+        several = row.name == "inputs"  # what is picked is added
 
         def done(picked: str | None) -> None:
-            if picked is None:
-                return
-            # Inputs may be several: what is picked is added.
-            before = (
-                [part.strip() for part in field.value.split(",") if part.strip()]
-                if name == "inputs"
-                else []
-            )
-            field.value = ", ".join([*before, picked])
-            field.cursor_position = len(field.value)
-            field.focus()
-            self._check(name)
-
-        def picked_flow(picked: str | None) -> None:
             if picked == choices.FILE:
-                self.app.push_screen(PickFile("Flow", start(field.value), KINDS[name]), done)
-            else:
-                done(picked)
+                pick_file(field.value)
+            elif picked is not None:
+                before = checks.split_listed(field.value) if several else []
+                field.value = ", ".join([*before, picked])
+                field.cursor_position = len(field.value)
+                field.focus()
+                self._check(row.name)
 
-        match name:
-            case "engine" | "reference":
-                entries = choices.engines(reference=name == "reference")
-                self.app.push_screen(
-                    Pick(next(row.label for row in ROWS if row.name == name), entries), done
-                )
-            case "tolerance":
-                self.app.push_screen(Pick("Tolerance", choices.tolerances()), done)
-            case "flow":
-                self.app.push_screen(Pick("Flow", choices.flows()), picked_flow)
-            case "metric":
-                self.app.push_screen(Pick("Metric", choices.metrics()), done)
-            case _ if name not in KINDS:
-                self.host.say("This field has no list: its hint says what it takes.")
-            case _:
-                title = (
-                    "Model"
-                    if name == "model"
-                    else self.host.fill_in_keys("Inputs ({pick} again adds another)")
-                )
-                self.app.push_screen(
-                    PickFile(title, start(self.query_one("#model", Input).value), KINDS[name]), done
-                )
+        def pick_file(typed: str) -> None:
+            title = row.label + (" ({pick} again adds another)" if several else "")
+            picker = PickFile(self.host.fill_in_keys(title), start(typed), row.kinds)
+            self.app.push_screen(picker, done)
+
+        if row.entries:
+            self.app.push_screen(Pick(row.label, row.entries()), done)
+        elif row.kinds:
+            pick_file(model.value)
+        else:
+            self.host.say("This field has no list: its hint says what it takes.")
 
     def action_next(self) -> None:
         """To the next field; on Start it starts."""
@@ -339,7 +326,7 @@ class SetupScreen(Hosted):
 
     def action_form_help(self) -> None:
         """What the fields mean."""
-        fields = [(field.label, field.hint) for field in (*ROWS, *ADVANCED)]
+        fields = [(field.label, field.hint) for field in FIELDS.values()]
         self.app.push_screen(
             Reading("New session", [*fields, ("Keys that work now", self.host.key_table(self))])
         )

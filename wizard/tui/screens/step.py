@@ -3,6 +3,7 @@
 
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -17,7 +18,7 @@ from narrowdown.wizard.runner import requests
 from narrowdown.wizard.tui import keys, narrative
 from narrowdown.wizard.tui.board import Hunt
 from narrowdown.wizard.tui.scene import Face, Scene, offered
-from narrowdown.wizard.tui.screens.overlays import Choose, Field, Fields
+from narrowdown.wizard.tui.screens.overlays import Choice, Field, Fields
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.answers import Answers
@@ -236,8 +237,7 @@ class StepScreen(SessionScreen):
         fields = node.evidence if node else ()
         self.query_one("#measured-panel").display = asks and bool(outcome or fields)
         places = scene.sight.places if asks and any(outcome.get(name) for name in LOCATED) else ()
-        self.query_one("#around").display = bool(places)
-        self.query_one("#around Surroundings", Surroundings).tell(places[scene.sight.now :][:1])
+        self.query_one("#around", Panel).tell(places[scene.sight.now :][:1])
         if visit is None or not asks:
             return
         criterion = scene.state.findings.criterion
@@ -354,21 +354,17 @@ class StepScreen(SessionScreen):
 
     def action_skip(self) -> None:
         """Do not run it; leave one that runs, after asking."""
+        skip = partial(self.host.request, requests.Skip())
         if self.scene and self.scene.face == "running":
-            options = [
-                ("on", "Let it run", ""),
-                ("skip", "Leave this step", "its question is answered from what is known"),
-            ]
-            self.app.push_screen(Choose("Leave the step that runs?", "", options), self._leave_step)
+            known = "its question is answered from what is known"
+            options = [Choice("Let it run"), Choice("Leave this step", known, skip)]
+            self.host.choose("Leave the step that runs?", "", options)
         elif self._once("skip"):
-            self.host.request(requests.Skip())
-
-    def _leave_step(self, wanted: str | None) -> None:
-        if wanted == "skip":
-            self.host.request(requests.Skip())
+            skip()
 
     def action_stop(self) -> None:
         """Soft stop; in a search that has found a smaller part, ask whether that will do."""
+        stop = partial(self.host.request, requests.Stop(), "Stopping after this probe.")
         work = self.scene.work if self.scene else None
         listed = (
             work is not None and work.best == 0
@@ -379,27 +375,20 @@ class StepScreen(SessionScreen):
             or work.stopping
             or not (listed or 0 < work.best < work.nodes)
         ):
-            self.host.request(requests.Stop(), "Stopping after this probe.")
+            stop()
             return
-
-        def done(wanted: str | None) -> None:
-            if wanted == "use":
-                said = "what was found so far" if listed else "the smallest part so far"
-                self.host.request(requests.Settle(), f"Going on with {said}.")
-            elif wanted == "stop":
-                self.host.request(requests.Stop(), "Stopping after this probe.")
-
         smallest = f"Use the smallest so far ({work.best:,} of {count(work.nodes, 'node')})"
+        said = "what was found so far" if listed else "the smallest part so far"
         options = [
-            (
-                "use",
+            Choice(
                 f"Use what was found so far ({work.tried:,} tried)" if listed else smallest,
                 "the next steps use it",
+                partial(self.host.request, requests.Settle(), f"Going on with {said}."),
             ),
-            ("on", "Search on", "more may be found" if listed else "a smaller part may be found"),
-            ("stop", "Stop", "everything measured is kept; it can go on later"),
+            Choice("Search on", "more may be found" if listed else "a smaller part may be found"),
+            Choice("Stop", "everything measured is kept; it can go on later", stop),
         ]
-        self.app.push_screen(Choose("The search is not through", "", options), done)
+        self.host.choose("The search is not through", "", options)
 
     def action_stop_now(self) -> None:
         """Hard stop."""
@@ -416,17 +405,13 @@ class StepScreen(SessionScreen):
 
     def action_take_over(self) -> None:
         """Ask once, then steer it from here."""
-
-        def done(wanted: str | None) -> None:
-            if wanted == "take":
-                self.host.take_over()
-
+        back = "the other window looks on then, and can take it back"
         options = [
-            ("look", "Go on looking", "the other window keeps it"),
-            ("take", "Take it over", "the other window looks on then, and can take it back"),
+            Choice("Go on looking", "the other window keeps it"),
+            Choice("Take it over", back, self.host.take_over),
         ]
         text = "What runs goes on as it is, and nothing is lost. An answer that is being chosen there is not given."
-        self.app.push_screen(Choose("Steer this session from this window?", text, options), done)
+        self.host.choose("Steer this session from this window?", text, options)
 
     def action_retry(self) -> None:
         """Start the runner again, with the step at hand."""

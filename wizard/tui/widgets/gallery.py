@@ -16,40 +16,35 @@ from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
 from narrowdown.wizard.words import count
 
 
-def gallery(scene: Scene, width: int, glyphs: Glyphs) -> list[Content]:
-    """What can be drawn of this session so far; a sentence where that is nothing."""
-    findings, sight = scene.state.findings, scene.sight
-    tolerance = findings.criterion.tolerance if findings.criterion else None
-    metric = findings.criterion.metric if findings.criterion else ""
-    seen = Seen(sight, tolerance, metric, height=8)
-    drawn = [
-        ("Around the suspect", surroundings(sight.places, width, glyphs)),
-        ("Error by depth", profile(width, glyphs, seen)),
-        (
-            "The model, first node to last",
-            paint(pictures.strip(scene.hunt.strip, (), width, glyphs)),
-        ),
-    ]
-    rows: list[Content] = []
-    for heading, picture in drawn:
-        if picture:
-            rows += [
-                *([Content()] if rows else []),
-                row([(heading, "bold $recommended")]),
-                *picture,
-            ]
-    return rows or wrap("Nothing has been measured yet that could be drawn.", width)
-
-
 class Gallery(Lines[Scene]):
-    """Draws a scene's pictures."""
+    """What can be drawn of a session so far; a sentence where that is nothing."""
 
     def __init__(self, scene: Scene) -> None:
         super().__init__()
         self._told = scene
 
     def rows(self, told: Scene, width: int) -> list[Content]:
-        return gallery(told, width, self.glyphs)
+        findings, sight = told.state.findings, told.sight
+        tolerance = findings.criterion.tolerance if findings.criterion else None
+        metric = findings.criterion.metric if findings.criterion else ""
+        seen = Seen(sight, tolerance, metric, height=8)
+        drawn = [
+            ("Around the suspect", surroundings(sight.places, width, self.glyphs)),
+            ("Error by depth", profile(width, self.glyphs, seen)),
+            (
+                "The model, first node to last",
+                paint(pictures.strip(told.hunt.strip, (), width, self.glyphs)),
+            ),
+        ]
+        rows: list[Content] = []
+        for heading, picture in drawn:
+            if picture:
+                rows += [
+                    *([Content()] if rows else []),
+                    row([(heading, "bold $recommended")]),
+                    *picture,
+                ]
+        return rows or wrap("Nothing has been measured yet that could be drawn.", width)
 
 
 class Surroundings(Lines[tuple[Vicinity, ...]]):

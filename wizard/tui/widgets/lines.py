@@ -2,7 +2,7 @@
 up."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Generic, TypeVar
 
 from rich.cells import cell_len
@@ -126,20 +126,19 @@ class Panel(VerticalGroup):
         classes: str | None = None,
     ) -> None:
         super().__init__(*children, id=id, classes=classes)
-        self._named = (title, "")
-        self.border_title = draw_keys(literal(title))
+        self.called = ""
+        self.name_it(title)
 
-    @property
-    def called(self) -> str:
-        """Its title as text."""
-        return self._named[0]
+    def tell(self, told: Collection[object]) -> None:
+        """What its text is made of; where that is nothing, the panel is gone."""
+        self.query_one(Lines).tell(told)
+        self.display = bool(told)
 
-    def name_it(self, title: str, subtitle: str = "") -> None:
-        """Change the title; ``subtitle`` stands at the lower edge, where there is one."""
-        if (title, subtitle) != self._named:
-            self._named = (title, subtitle)
+    def name_it(self, title: str) -> None:
+        """Change the title; ``called`` is the same as text."""
+        if title != self.called:
+            self.called = title
             self.border_title = draw_keys(literal(title))
-            self.border_subtitle = literal(subtitle) if subtitle else None
 
 
 def draw_keys(content: Content) -> Content:

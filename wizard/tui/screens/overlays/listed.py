@@ -2,7 +2,7 @@
 map, commands, rewind, probes)."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -67,13 +67,20 @@ def draw_option(entry: Entry) -> Option:
     return Option(row([(entry.label, "bold"), (f"  {entry.more}" if entry.more else "", "$quiet")]))
 
 
+class Choice(NamedTuple):
+    """One of several things that can be done: ``do`` does it; nothing, where it is to stay as it
+    is."""
+
+    label: str
+    more: str = ""
+    do: Callable[[], object] = lambda: None
+
+
 class Choose(Listing):
     """Pick one of several."""
 
-    def __init__(self, title: str, text: str, options: Sequence[tuple[str, str, str]]) -> None:
-        """``options``: (id, label, explanation)."""
-        entries = [Entry(*option) for option in options]
-        super().__init__(guide.CHOICE._replace(title=title), entries, text)
+    def __init__(self, title: str, text: str, entries: Sequence[Entry]) -> None:
+        super().__init__(guide.CHOOSE._replace(title=title), entries, text)
 
 
 class Listed(Listing):
