@@ -61,10 +61,10 @@ def at_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def in_ci(environment: Mapping[str, str] | None = None) -> bool:
+def in_ci(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a CI job runs this, as GitHub, GitLab, Buildkite and others say by ``CI=true``. Some
     of them give a terminal at which nobody sits."""
-    return (os.environ if environment is None else environment).get("CI", "").lower() in (
+    return environment.get("CI", "").lower() in (
         "true",
         "1",
     )
@@ -75,21 +75,19 @@ def person_present() -> bool:
     return at_terminal() and not in_ci()
 
 
-def draws_screens(environment: Mapping[str, str] | None = None) -> bool:
+def draws_screens(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the terminal says that it can draw screens."""
-    return (os.environ if environment is None else environment).get("TERM", "") not in LINES_ALONE
+    return environment.get("TERM", "") not in LINES_ALONE
 
 
-def draws_windows(environment: Mapping[str, str] | None = None) -> bool:
+def draws_windows(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether a browser can show something beside the terminal."""
-    environment = os.environ if environment is None else environment
     return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
-def why_text(environment: Mapping[str, str] | None = None) -> str:
+def why_text(environment: Mapping[str, str] = os.environ) -> str:
     """Why there is text where a person at a terminal would expect screens, in one sentence; ""
     where it draws."""
-    environment = os.environ if environment is None else environment
     if in_ci(environment):
         return f"CI is '{environment['CI']}', so this is plain text; unset CI for the screens."
     if draws_screens(environment):

@@ -206,17 +206,22 @@ def say_over_plan(
     return f"longer than planned: {done:,} runs, planned {planned:,}{smallest}{ends}"
 
 
-def switch(kind: str) -> str:
-    """What is done to the things that a workaround of this kind names."""
-    said = {
-        "rewrite": "write otherwise:",
-        "barrier": "make outputs, too:",
-        "control-flow": "fix how it runs:",
-    }
-    said |= {"wrap-reshape": "wrap in two Reshapes:", "wrap-max": "wrap in a Max:"}
-    if kind in said:
-        return said[kind]
-    return "switch off" if kind in ("optimizer", "tactic") else "set"
+# What is done to the things that a workaround of a kind names: as a label, and within a sentence.
+_SWITCHES: Mapping[str, tuple[str, str]] = {
+    "optimizer": ("switch off", "switching off"),
+    "tactic": ("switch off", "switching off"),
+    "rewrite": ("write otherwise:", "writing it otherwise:"),
+    "barrier": ("make outputs, too:", "making outputs of"),
+    "wrap-reshape": ("wrap in two Reshapes:", "wrapping in two Reshapes"),
+    "wrap-max": ("wrap in a Max:", "wrapping in a Max"),
+    "control-flow": ("fix how it runs:", "fixing"),
+}
+
+
+def switch(kind: str, *, doing: bool = False) -> str:
+    """What is done to the things that a workaround of this kind names; ``doing``: as a sentence
+    goes on with it."""
+    return _SWITCHES.get(kind, ("set", "setting"))[doing]
 
 
 def count(n: int, thing: str, things: str = "") -> str:

@@ -24,6 +24,7 @@ def diff_tactics(arguments: argparse.Namespace) -> int:
     good = replays(arguments.good, arguments.dir, "good")
     bad = replays(arguments.bad, arguments.dir, "bad")
     found = rank_suspects(good, bad)
+    code = Exit.FOUND if found else Exit.UNRESOLVED
     if arguments.json:
         told = {
             "good": len(good),
@@ -31,18 +32,16 @@ def diff_tactics(arguments: argparse.Namespace) -> int:
             "suspects": [msgspec.to_builtins(s) for s in found],
         }
         sys.stdout.write(write_json(told))
-        return Exit.FOUND if found else Exit.UNRESOLVED
+        return code
     print(f"Loaded {len(good)} good tactic replays.")
     print(f"Loaded {len(bad)} bad tactic replays.")
-    if not found:
-        print(
-            "Could not determine potentially bad tactics. More replay files of either kind may tell."
-        )
-        return Exit.UNRESOLVED
-    print("Found potentially bad tactics:")
+    nothing = (
+        "Could not determine potentially bad tactics. More replay files of either kind may tell."
+    )
+    print("Found potentially bad tactics:" if found else nothing)
     for line in listing(found, len(good), len(bad)):
         print(visible(line))
-    return Exit.FOUND
+    return code
 
 
 def listing(found: list[Suspect], good: int, bad: int) -> list[str]:

@@ -38,10 +38,7 @@ def engines(arguments: argparse.Namespace) -> int:
     from narrowdown.wizard.words import write_json
 
     found = survey_engines()
-    if arguments.json:
-        sys.stdout.write(write_json(found))
-        return Exit.FOUND
-    print(survey(found))
+    sys.stdout.write(write_json(found) if arguments.json else f"{survey(found)}\n")
     return Exit.FOUND
 
 

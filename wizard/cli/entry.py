@@ -18,11 +18,7 @@ NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that fil
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code as CONTRACTS define it. Never lets a traceback reach the
     user."""
-    return run(sys.argv[1:] if argv is None else list(argv))
-
-
-def run(words: list[str]) -> int:
-    """As ``main``, of these words."""
+    words = sys.argv[1:] if argv is None else argv
     sys.excepthook = last_resort
     streams.prepare()
     try:

@@ -43,10 +43,7 @@ def ladder(arguments: argparse.Namespace) -> int:
             stack.callback(case.trial.clear)
         announce(places, cases, every=arguments.every)
         climbs = [climb(case, places, arguments) for case in cases]
-    if arguments.json:
-        sys.stdout.write(write_json({"cases": climbs}))
-    else:
-        sys.stdout.write(table.text(climbs))
+    sys.stdout.write(write_json({"cases": climbs}) if arguments.json else table.text(climbs))
     told = all(
         any(rung.tried and rung.outcome != "cannot tell" for rung in case.rungs) for case in climbs
     )

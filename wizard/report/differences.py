@@ -190,11 +190,10 @@ def _engine_facts(info: Mapping[str, Any]) -> dict[str, dict[str, str]]:
             _NAMELESS: info.get("fingerprint"),
         },
     }
-    kept = {
+    return {
         area: {key: str(value) for key, value in facts.items() if value}
         for area, facts in rows.items()
     }
-    return {area: facts for area, facts in kept.items() if facts}
 
 
 def _input_files(problem: Problem) -> list[str]:

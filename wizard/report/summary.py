@@ -148,16 +148,7 @@ def say_cure(workaround: Workaround | None) -> str:
     if workaround.keep_higher:
         cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
     elif workaround.switched_off:
-        verb = {
-            "optimizer": "switching off",
-            "tactic": "switching off",
-            "rewrite": "writing it otherwise:",
-            "barrier": "making outputs of",
-            "wrap-reshape": "wrapping in two Reshapes",
-            "wrap-max": "wrapping in a Max",
-            "control-flow": "fixing",
-        }.get(workaround.kind, "setting")
-        cure = f"{verb} {listing(workaround.switched_off)}"
+        cure = f"{switch(workaround.kind, doing=True)} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"
     condition = f", while {workaround.condition}" if workaround.condition else ""

@@ -3,7 +3,6 @@ their text tells: nothing is waited for, and nothing of them is imported or run.
 
 import ast
 import contextlib
-import hashlib
 import os
 import warnings
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from narrowdown.engines.data.compiled import COMPILED, module_of
 from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import digest_file
 
 MOST = 200  # files; of a script that imports more, the rest is covered by its folder
 TEXT = 1 << 20  # bytes; a larger file is no script that somebody wrote
@@ -19,11 +19,7 @@ TEXT = 1 << 20  # bytes; a larger file is no script that somebody wrote
 def digest(path: str | Path) -> str:
     """sha256 of a regular file; "" for what is none, or cannot be read."""
     try:
-        with regular.opened(path) as file:
-            found = hashlib.sha256()
-            while piece := file.read(1 << 20):
-                found.update(piece)
-            return found.hexdigest()
+        return digest_file(Path(path))
     except (OSError, ValueError):
         return ""
 
