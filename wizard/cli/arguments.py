@@ -5,7 +5,6 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from narrowdown.wizard.cli.grammar import COMMANDS
 from narrowdown.wizard.cli.parsing import Command, Parser, inner
@@ -67,7 +66,12 @@ def parser(only: str = "") -> Parser:
         "5 not as expected, 6 unresolved, 70 our fault, 130 stopped.",
     )
     top.add_argument(
-        "-V", "--version", action="version", version=_Version(), help="print the version"
+        "-V",
+        "--version",
+        action="store_const",
+        dest="command",
+        const=Command("help", "print_version"),
+        help="print the version",
     )
     # What not every command takes, and the program asks of each.
     top.set_defaults(
@@ -104,20 +108,3 @@ def _is_further_value(option: str, word: str) -> bool:
     if not re.fullmatch(_SEVERAL[option], word, re.IGNORECASE | re.DOTALL):
         return False
     return option != "--fail-regex" or not Path(word).is_file()
-
-
-class _Version(str):
-    """``--version``, looked up only when it is asked for."""
-
-    __slots__ = ()
-
-    def __new__(cls) -> "_Version":
-        return super().__new__(cls, "%(prog)s")
-
-    def __mod__(self, values: Any) -> str:
-        from importlib.metadata import PackageNotFoundError, version
-
-        try:
-            return f"narrowdown {version('narrowdown')}"
-        except PackageNotFoundError:
-            return "narrowdown (not installed)"

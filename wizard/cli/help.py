@@ -1,6 +1,8 @@
-"""``narrowdown help [COMMAND ...]``: what ``--help`` says, for those who ask in words."""
+"""``narrowdown help [COMMAND ...]``: what ``--help`` says, for those who ask in words; and
+``narrowdown --version``."""
 
 import argparse
+from importlib.metadata import PackageNotFoundError, version
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.wizard.cli.arguments import parser
@@ -26,4 +28,13 @@ def help_(arguments: argparse.Namespace) -> int:
             raise BadUsage(f"'{word}' is not a command.{suggestion(word, known, ' ')}{among}")
         chosen = known[word]
     print(chosen.format_help(), end="")
+    return Exit.FOUND
+
+
+def print_version(_: argparse.Namespace) -> int:
+    """``narrowdown --version``."""
+    try:
+        print(f"narrowdown {version('narrowdown')}")
+    except PackageNotFoundError:
+        print("narrowdown (not installed)")
     return Exit.FOUND
