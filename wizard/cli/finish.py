@@ -151,14 +151,22 @@ def _tell(reading: Reading, report: Report, written: Written) -> None:
         print(f"  report   narrowdown resume {name}")
         print("           (writes what could not be written, once it can)")
     print(f"  session  {place}")
-    if offer(state, problem):
-        asked = ask_known(report)
-        print(f"  next     narrowdown after {name}")
-        tell([f"           ({asked[:1].lower()}{asked[1:]})"])
-    if line := offer_like(state, problem, name):
-        print(f"  next     {visible(line)}")
-        print("           (built from the model it can be taken apart)")
-    if line := offer_ladder(state, problem, name):
-        print(f"  next     {line}")
-        said = "since when, and is it fixed? It installs releases and says first how large they are"
-        tell([f"           ({said})"])
+    asked = ask_known(report)
+    follows = [
+        (
+            f"narrowdown after {name}" if offer(state, problem) else "",
+            f"{asked[:1].lower()}{asked[1:]}",
+        ),
+        (
+            visible(offer_like(state, problem, name)),
+            "built from the model it can be taken apart",
+        ),
+        (
+            offer_ladder(state, problem, name),
+            "since when, and is it fixed? It installs releases and says first how large they are",
+        ),
+    ]
+    for line, why in follows:
+        if line:
+            print(f"  next     {line}")
+            tell([f"           ({why})"])

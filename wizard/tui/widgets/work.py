@@ -24,17 +24,17 @@ STYLES = {
 }
 
 
-class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
+class Doing(Lines[tuple[Work, bool, tuple[str, ...]]]):
     """What is being tried, a bar of probes done and expected, and the time left."""
 
     def show(self, work: Work, hunt: Hunt, whole: int = 0, now: float = 0.0) -> None:
         """The runner counts the probes that the step has its answer to, known ones among them.
         ``whole``: nodes of the model."""
-        self.tell((work, work.done, hunt.resumed, tell_pace(work, hunt, whole, now)))
+        self.tell((work, hunt.resumed, tell_pace(work, hunt, whole, now)))
 
-    def rows(self, told: tuple[Work, int, bool, tuple[str, ...]], width: int) -> list[Content]:
-        work, done, hunt_resumed, pace = told
-        rows = wrap(work.text or "starting", width) + self._bar(work, done, width)
+    def rows(self, told: tuple[Work, bool, tuple[str, ...]], width: int) -> list[Content]:
+        work, hunt_resumed, pace = told
+        rows = wrap(work.text or "starting", width) + self._bar(work, width)
         if pace:  # as much of it as one line holds
             fits = (n for n in range(len(pace), 1, -1) if cell_len(", ".join(pace[:n])) <= width)
             rows.append(row([(", ".join(pace[: next(fits, 1)]), "$quiet")]))
@@ -54,9 +54,9 @@ class Doing(Lines[tuple[Work, int, bool, tuple[str, ...]]]):
             keys_.append("stopping after this probe; press {stop_now} to stop now")
         return rows + [row([(self.fill_in_keys(line), "bold $fails")]) for line in keys_]
 
-    def _bar(self, work: Work, done: int, width: int) -> list[Content]:
+    def _bar(self, work: Work, width: int) -> list[Content]:
         """How far it is, as far as that is known."""
-        g = self.glyphs
+        g, done = self.glyphs, work.done
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             return [row([(f"{count(done, 'run')} done, waiting", "$quiet")])]
         if over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
