@@ -23,7 +23,7 @@ from narrowdown.wizard.tui.ending import (
 )
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
-from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen
+from narrowdown.wizard.tui.widgets.evidence import Evidence, see
 from narrowdown.wizard.tui.widgets.finish import Banner, Journey, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
@@ -125,11 +125,7 @@ class FinishScreen(SessionScreen):
         last = next((visit for visit in reversed(state.route) if visit.outcome), None)
         shown = not state.findings.culprits and last is not None
         if last is not None and shown:
-            node, criterion = scene.flow.nodes.get(last.node), state.findings.criterion
-            metric = (
-                criterion.metric if criterion else str((last.outcome or {}).get("metric") or "")
-            )
-            seen = Seen(scene.sight, criterion.tolerance if criterion else None, metric)
+            node, seen = scene.flow.nodes.get(last.node), see(scene, last.outcome)
             # Its message stands above, and no search goes on from here.
             told = {
                 name: value for name, value in (last.outcome or {}).items() if name != "message"

@@ -22,7 +22,7 @@ from narrowdown.wizard.tui.screens.overlays import Choice, Field, Fields
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.answers import Answers
-from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, drop_said
+from narrowdown.wizard.tui.widgets.evidence import Evidence, drop_said, see
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Crumb, Route
@@ -240,11 +240,7 @@ class StepScreen(SessionScreen):
         self.query_one("#around", Panel).tell(places[scene.sight.now :][:1])
         if visit is None or not asks:
             return
-        criterion = scene.state.findings.criterion
-        tolerance = criterion.tolerance if criterion else None
-        metric = criterion.metric if criterion else str(outcome.get("metric") or "")
-        height = 5 if self.app.size.height >= 32 else 3
-        seen = Seen(scene.sight, tolerance, metric, height)
+        seen = see(scene, outcome, height=5 if self.app.size.height >= 32 else 3)
         told = drop_said(outcome, because)
         self.query_one("#evidence", Evidence).tell((told, fields, visit.step, seen))
 

@@ -12,6 +12,7 @@ from narrowdown.wizard.facts import label, say_fact, show_value
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.tui.glyphs import Glyphs
 from narrowdown.wizard.tui.literal import elide, paint
+from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
 
@@ -52,6 +53,14 @@ class Seen(msgspec.Struct, frozen=True):
     tolerance: float | None = None
     metric: str = ""
     height: int = 5
+
+
+def see(scene: Scene, outcome: Mapping[str, Any] | None = None, height: int = 5) -> Seen:
+    """What it needs of a scene; ``outcome``: whose metric it is before the session has one."""
+    criterion = scene.state.findings.criterion
+    if criterion is None:
+        return Seen(scene.sight, None, str((outcome or {}).get("metric") or ""), height)
+    return Seen(scene.sight, criterion.tolerance, criterion.metric, height)
 
 
 class Evidence(Lines[tuple[Mapping[str, Any], Sequence[str], str, Seen]]):

@@ -11,7 +11,7 @@ from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.tui.glyphs import Glyphs
 from narrowdown.wizard.tui.literal import paint
 from narrowdown.wizard.tui.scene import Scene
-from narrowdown.wizard.tui.widgets.evidence import Seen, profile
+from narrowdown.wizard.tui.widgets.evidence import profile, see
 from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
 from narrowdown.wizard.words import count
 
@@ -24,13 +24,9 @@ class Gallery(Lines[Scene]):
         self._told = scene
 
     def rows(self, told: Scene, width: int) -> list[Content]:
-        findings, sight = told.state.findings, told.sight
-        tolerance = findings.criterion.tolerance if findings.criterion else None
-        metric = findings.criterion.metric if findings.criterion else ""
-        seen = Seen(sight, tolerance, metric, height=8)
         drawn = [
-            ("Around the suspect", surroundings(sight.places, width, self.glyphs)),
-            ("Error by depth", profile(width, self.glyphs, seen)),
+            ("Around the suspect", surroundings(told.sight.places, width, self.glyphs)),
+            ("Error by depth", profile(width, self.glyphs, see(told, height=8))),
             (
                 "The model, first node to last",
                 paint(pictures.strip(told.hunt.strip, (), width, self.glyphs)),
