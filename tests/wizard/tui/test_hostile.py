@@ -207,7 +207,7 @@ def fill(app: App[None], name: str) -> None:
     app.query_one(Journey).tell((plot, state.route))
     app.query_one(Todos).tell([Deed(name, name), Deed(name)])
     app.query_one(Banner).tell((name, name, "fails"))
-    app.query_one(Panel).name_it(name, name)
+    app.query_one(Panel).name_it(name)
     app.query_one(Troubles).show(
         tuple(Trouble(kind, name, name, name, (name,), name, name) for kind in ORDER)
     )
