@@ -141,7 +141,6 @@ RULES = (
     ("*", "pip install", "parsed: the network"),
     ("*", "pytest -m", "collected"),
     ("*", "polygraphy surgeon extract", "parsed: the name of a command"),
-    ("*", "python -m narrowdown.wizard.flow.schema", "parsed: it rewrites the shipped schema; tests/wizard/flow holds that to the code"),  # noqa: E501
     ("docs/json.md", "python -m narrowdown.wizard.schemas", "parsed: tests/wizard/schemas has it print each schema"),
     ("README.md", "narrowdown open", "routes"),
     ("docs/flows.md", "narrowdown run", "routes"),

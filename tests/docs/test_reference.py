@@ -32,8 +32,8 @@ from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.report import document
 from narrowdown.wizard.report.differences import Difference
 from narrowdown.wizard.runner.table import Result
-from narrowdown.wizard.schemas.remarks import remarks
 from narrowdown.wizard.session import events, folder
+from tests.wizard.schemas.generate import remarks
 
 DOCS = Path(__file__).parents[2] / "docs"
 BEGIN, END = "<!-- generated: {} -->\n\n", "\n\n<!-- end -->"

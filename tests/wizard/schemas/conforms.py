@@ -4,7 +4,7 @@ that the schema does not name."""
 import json
 from typing import Any
 
-from narrowdown.wizard.schemas import committed
+from tests.wizard.schemas.generate import committed
 
 _TOLD = {
     "$schema",

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from narrowdown.wizard.cli.entry import main
-from narrowdown.wizard.schemas import NAMES, committed, generate
+from narrowdown.wizard.schemas.__main__ import NAMES
 from tests.wizard.schemas.conforms import against
+from tests.wizard.schemas.generate import SHIPPED, committed, hold
 
 GOLDEN = Path(__file__).parents[2] / "sessions" / "format-1.zip"
 PRINTED = {
@@ -50,11 +51,9 @@ def printed(
     return run
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SHIPPED)
 def test_the_committed_schema_has_not_drifted(name: str) -> None:
-    assert committed(name) == generate(name), (
-        "python -m narrowdown.wizard.schemas --write rewrites it"
-    )
+    hold(name)
 
 
 @pytest.mark.parametrize("name", NAMES)
