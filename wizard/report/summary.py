@@ -65,9 +65,8 @@ def _workaround(w: Workaround, metric: str) -> list[str]:
         what = f"{switch(w.kind)} {what}{there}"
     place = name_place(w.source, w.modules)
     source = f"In your program: {place}, compute this in float32." if place else ""
-    told = "no sample tells whether it is right" if says_nothing(w) else f"right on {right(w)}"
-    sure = f"{told} (error {show_error(w.error, metric)} at most, {margin(w.margin)})"
-    lines = (f"  {line}" for line in (source, sure, *w.known) if line)
+    error = f"error {show_error(w.error, metric)} at most, {margin(w.margin)}"
+    lines = (f"  {line}" for line in (source, error, *w.known) if line)
     return [f"workaround ({w.kind}): {what}", *lines]
 
 
