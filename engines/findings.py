@@ -231,6 +231,11 @@ class Findings(
         return self.criterion or Criterion()
 
     @property
+    def loop(self) -> SampleInfo | None:
+        """The sequence of which all steps are searched on; None where a step, or no loop, is."""
+        return next((s for s in self.samples if s.id == self.sample and s.steps), None)
+
+    @property
     def guilty(self) -> tuple[str, ...]:
         """The engine's choices that are known to be at fault."""
         return (*self.optimizers, *self.options, *self.tactics)

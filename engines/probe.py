@@ -11,6 +11,10 @@ Sample ids: ``"real:0"`` is the first feed of the user's inputs, ``"random:0"`` 
 ``"real:0/5"`` is row 5 alone: as a *request* it feeds that row only (batch 1), as a *result* it
 scores that row. Requesting ``"real:0"`` feeds the whole batch and returns one result per row where
 rows exist, else one result ``"real:0"``.
+
+Where outputs go back into inputs, a feed is a sequence: ``"real:0"`` is all of its steps in turn,
+one result, each score the worst of any step; ``"real:0/step5"`` one step alone, fed the state that
+the reference has there. What asks of a part has the last step for ``"real:0"``.
 """
 
 import hashlib
@@ -25,6 +29,8 @@ HUGE = 1e300
 SILENT_DB = 999.0
 GIVEN = "real:"  # what the ids of the user's own samples begin with
 MADE_UP = "random:0"
+ALL_HELD = ("*",)  # every carried input of a loop is fed the reference's values
+STEP = "step"  # a step of a sequence that is fed alone: ``real:0/step17``
 BARRIER = "barrier"  # the rewrite that changes no node: inner tensors become outputs
 WRAPS = (
     "wrap-reshape",
@@ -146,7 +152,12 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     ``near``: that many more feeds near those of ``base``, the digest of inputs that were made
     before, and nothing else: ``near:START`` and so on, for which a workaround was not made.
     ``sources`` are then scripts alone: what they give when asked once more, and did not give
-    before, comes first. Where ``base`` has random feeds only, they are drawn by role."""
+    before, comes first. Where ``base`` has random feeds only, they are drawn by role.
+
+    ``carry`` and ``carry_token``: outputs that go back into inputs (``engines.data.sequences``).
+    Each feed is then a sequence of ``steps`` (0: as long as its inputs), whose states are those of
+    the ``reference``; ``own_tokens``: an engine is fed the tokens that it chose. facts["suggested"]:
+    the option to give where names and shapes suggest such pairs and none are given."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
@@ -161,6 +172,11 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     base: str = ""
     near: int = 0
     start: int = 0
+    carry: tuple[str, ...] = ()
+    carry_token: tuple[str, ...] = ()
+    steps: int = 0
+    own_tokens: bool = False
+    reference: str = ""
 
 
 class Measure(Probe, frozen=True, tag="measure"):
@@ -227,6 +243,9 @@ class Measure(Probe, frozen=True, tag="measure"):
                 ``folder``, or several
                 ``[OUTPUT:]top-K[,axis=A]``. A script that fails is ``refused``, with
                 facts["script"].
+    ``held``    inputs of a sequence that are fed the reference's values in each step, though they
+    are carried. ``curve``   also
+                facts["curve"]: sequence -> the results of each of its steps.
     ``score``   how good the user counts the whole model's own outputs, before any ``postprocess``:
     ``SCRIPT.py[:FUNCTION]``, or a
                 file of labels, whose digest is ``score_digest``. -> facts["scores"]: sample -> [the
@@ -263,6 +282,8 @@ class Measure(Probe, frozen=True, tag="measure"):
     folder: str = ""
     score: str = ""
     score_digest: str = ""
+    held: tuple[str, ...] = ()
+    curve: bool = False
 
 
 class Recall(Probe, frozen=True, tag="recall", kw_only=True):
@@ -345,7 +366,8 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     square error.
 
     Of class scores (the last axis): ``rows`` of them (0: it holds none), the share ``top1`` of rows
-    whose largest score is another one, ``top5`` the mean share of the reference's five largest that
+    whose largest score is another one, ``margin`` by how much the reference prefers its own there at
+    most, ``top5`` the mean share of the reference's five largest that
     is not among the engine's, ``kl`` the mean divergence of the engine's distribution from the
     reference's in nats, ``perplexity`` and ``expected_perplexity`` of the reference's own choice in
     each. ``iou``: mean intersection over union of masks or boxes, None of anything else."""
@@ -362,6 +384,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
     psnr_db: float = SILENT_DB
     rows: int = 0
     top1: float = 0.0
+    margin: float = 0.0
     top5: float = 0.0
     kl: float = 0.0
     perplexity: float = 0.0
@@ -474,6 +497,9 @@ class SampleInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str  # "real:0", "random:0", "near:0"
     source: str  # a file's name, a script, "random by role"
     rows: int = 0  # independent rows; 0: rows cannot be told apart
+    steps: int = 0  # of a sequence; 0: it is none
+    carried: dict[str, str] = {}  # of a sequence, the outputs that go back, by input
+    chosen: tuple[str, ...] = ()  # and those whose largest value is the next token
     shapes: dict[str, tuple[int, ...]] = {}
 
 

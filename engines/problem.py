@@ -1,9 +1,11 @@
 """The PROBLEM: everything that decides what is being asked, as the user gave it. Part of
 ``session.json``."""
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
+
+from narrowdown.engines.probe import ALL_HELD, LoadInputs
 
 # The engine that is asked where none is named: literal as the reference, optimized as the engine
 # under test. ONNX Runtime, as it comes with Narrowdown, runs nearly every ONNX model on any
@@ -55,6 +57,10 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     seed: int = 1
     input_shapes: dict[str, tuple[int, ...]] = {}
     val_range: dict[str, tuple[int | float, int | float]] = {}
+    carry: tuple[str, ...] = ()  # `OUTPUT:INPUT`, `*` for the same text in both
+    carry_token: tuple[str, ...] = ()  # `OUTPUT:INPUT=argmax`
+    steps: int = 0  # of a loop; 0: as many as the inputs have
+    force: Literal["", "reference", "free"] = ""  # what a step of a loop is fed
     metric: str = ""
     atol: dict[str, float] = {}
     rtol: dict[str, float] = {}
@@ -78,6 +84,24 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     ] = {}  # absolute path -> sha256 of the model, inputs and scripts as first seen
 
     exported: Exported | None = None  # of a model that was exported from PyTorch for this session
+
+    @property
+    def held(self) -> tuple[str, ...]:
+        """The carried inputs of a loop that are fed the reference's values: none, or all."""
+        return ALL_HELD if self.force == "reference" else ()
+
+    def tell_loop(self, probe: LoadInputs, reference: str) -> LoadInputs:
+        """The probe with what it is to know of outputs that go back into inputs."""
+        if not self.carry and not self.carry_token:
+            return probe
+        return msgspec.structs.replace(
+            probe,
+            carry=self.carry,
+            carry_token=self.carry_token,
+            steps=self.steps,
+            own_tokens=self.force == "free",
+            reference=reference,
+        )
 
     @property
     def bounds(self) -> dict[str, dict[str, float]]:

@@ -314,7 +314,8 @@ class PlainDisplay(Display):
         lines = [f"    {visible(message)}"] if message else []
         if criterion := event.findings.get("criterion"):
             self._metric = str(criterion.get("metric", "rel_l2"))
-        lines += _curve(str((event.outcome or {}).get("profile") or ""), self._metric)
+        along = "step" if (event.outcome or {}).get("steps") else "depth"
+        lines += _curve(str((event.outcome or {}).get("profile") or ""), self._metric, along)
         fresh = [str(note) for note in event.findings.get("notes", ()) if note not in self._notes]
         self._notes.update(fresh)
         lines += [f"    note: {visible(note)}" for note in fresh]
@@ -348,8 +349,8 @@ def _say_death(event: WorkerDied) -> str:
     return said if event.extra else f"worker {event.worker} was lost and is replaced: {said}"
 
 
-def _curve(profile: str, metric: str) -> list[str]:
-    """Error by depth as one line; ``profile`` is layerwise's comma list of log10 errors."""
+def _curve(profile: str, metric: str, along: str) -> list[str]:
+    """Error by depth, or by step, as one line; ``profile`` is a comma list of log10 errors."""
     try:
         logs = [float(log) for log in profile.split(",") if log]
         drawn = curve([10.0**log for log in logs])
@@ -359,8 +360,8 @@ def _curve(profile: str, metric: str) -> list[str]:
         return []
     told = (logs[0], logs[-1], max(logs))
     said = ["infinite or NaN" if log >= BEYOND else show_error(10.0**log, metric) for log in told]
-    ends = f"{said[0]} at the first node, {said[1]} at the last, at most {said[2]}"
-    return [f"    error by depth: {drawn}", f"      ({ends}; logarithmic)"]
+    ends = f"{said[0]} at the first, {said[1]} at the last, at most {said[2]}"
+    return [f"    error by {along}: {drawn}", f"      ({ends}; logarithmic)"]
 
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:

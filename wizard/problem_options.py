@@ -80,7 +80,7 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         *filter(None, (script, split_function(scored)[0])),
         *(spec.get(name) for spec in specs for name in spec_files(spec)),
     ]
-    return Problem(
+    made = Problem(
         model=str(model),
         engine=engine,
         reference=reference,
@@ -88,6 +88,10 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         seed=arguments.seed,
         input_shapes=_take_once("--input-shapes", map(shape, arguments.input_shapes)),
         val_range=_take_once("--val-range", map(value_range, arguments.val_range)),
+        carry=tuple(map(carried, arguments.carry)),
+        carry_token=tuple(map(carried, arguments.carry_token)),
+        steps=arguments.steps,
+        force=arguments.force or "",
         metric=metric(arguments.metric),
         atol=bounds("--atol", arguments.atol),
         rtol=bounds("--rtol", arguments.rtol),
@@ -107,6 +111,8 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         digests={path: digest_file(Path(path)) for path in files},
         exported=exported,
     )
+    _refuse_no_loop(made)
+    return made
 
 
 def list_sources(exported: Exported) -> tuple[str, ...]:
@@ -549,6 +555,26 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
             f"--input-shapes: '{text}' is not name:[d,d], for example image:[1,3,224,224]."
         )
     return match["name"], tuple(int(part) for part in match["dims"].split(",") if part.strip())
+
+
+def carried(text: str) -> str:
+    """``OUTPUT:INPUT`` as it is; the model says which it means. Raises Refusal."""
+    if ":" not in text.strip(":"):
+        raise BadUsage(f"--carry: '{text}' is not OUTPUT:INPUT, such as 'present.*:past.*'.")
+    return text
+
+
+def _refuse_no_loop(problem: Problem) -> None:
+    """Raise Refusal for options of a loop where there is none, or where it cannot be run."""
+    loops = problem.carry or problem.carry_token
+    if (problem.steps or problem.force) and not loops:
+        raise BadUsage("--steps and --force are of a loop: say what goes back with --carry.")
+    if loops and problem.check:
+        raise BadUsage("--carry: a checker runs single models, and no loop.")
+    if loops and options.recorded(problem.reference):
+        raise BadUsage(
+            "--carry: a loop needs a reference that computes; golden outputs are of given steps."
+        )
 
 
 def value_range(text: str) -> tuple[str, tuple[int | float, int | float]]:

@@ -8,13 +8,15 @@ from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
     REFUSALS,
+    exceed,
     judge_check,
     judge_whole,
     sign_failure,
     worst,
 )
+from narrowdown.engines.compare.loops import read_steps
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.probe import Measurement
+from narrowdown.engines.probe import ALL_HELD, Measurement, SampleResult
 
 
 def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement) -> Sub[Findings]:
@@ -38,7 +40,7 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
         return msgspec.structs.replace(findings, signature=uncompared, sample=first)
     if not judge_whole(m, rule).failed:
         return findings
-    result = choose_result(m, rule)
+    result = yield from _find_own(ctx, findings, choose_result(m, rule))
     name = result.sample
     feed, fed = name.partition("/")[0], choose_feed(findings, name)
     # Rows that fail now and then may be failing together: they are not told apart.
@@ -53,11 +55,25 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     )
 
 
+def _find_own(ctx: StepContext, findings: Findings, result: SampleResult) -> Sub[SampleResult]:
+    """Of a loop that fails, the step that fails by itself, fed the reference's state: the worst.
+    ``result`` where none does: the error grows in what is carried."""
+    if msgspec.structs.replace(findings, sample=result.sample).loop is None:
+        return result
+    yield Note("does a step fail by itself, fed the reference's state?")
+    probe = probe_whole(ctx, findings, samples=(result.sample,), held=ALL_HELD, curve=True)
+    own = read_steps((yield from asked(probe)), result.sample)
+    if not exceed(own, findings.rule):
+        return result
+    return choose_result(Measurement(results=own), findings.rule)
+
+
 def choose_feed(findings: Findings, sample: str) -> str:
     """What to feed for a scored sample: its row alone where the feed's rows can be fed alone, else
     the whole feed."""
     feed, _, row = sample.partition("/")
-    return sample if row and any(s.id == feed and s.rows for s in findings.samples) else feed
+    alone = any(s.id == feed and (s.rows or s.steps) for s in findings.samples)
+    return sample if row and alone else feed
 
 
 def list_feeds(findings: Findings) -> tuple[str, ...]:

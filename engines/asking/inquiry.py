@@ -122,6 +122,7 @@ class Inquiry(msgspec.Struct, frozen=True):
             righted=ranges.encode(()),
             runs=looks,
             exclusive=looks > 1,
+            held=self.ctx.problem.held,
         )
         return msgspec.structs.replace(probe, **rest)
 

@@ -29,19 +29,22 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
     loaders = tuple(s for s in problem.inputs if scripts(s)) if batch == 0 else ()
     yield Note(f"making {samples} samples near the given ones")
     made = yield from asked(
-        LoadInputs(
-            model=ask.findings.model,
-            sources=loaders,
-            source_digests=tuple(
-                next((problem.digests[p] for p in scripts(s) if p in problem.digests), "")
-                for s in loaders
+        problem.tell_loop(
+            LoadInputs(
+                model=ask.findings.model,
+                sources=loaders,
+                source_digests=tuple(
+                    next((problem.digests[p] for p in scripts(s) if p in problem.digests), "")
+                    for s in loaders
+                ),
+                seed=problem.seed,
+                shapes=problem.input_shapes,
+                ranges=problem.val_range,
+                base=ask.findings.inputs,
+                near=feeds,
+                start=batch * feeds,
             ),
-            seed=problem.seed,
-            shapes=problem.input_shapes,
-            ranges=problem.val_range,
-            base=ask.findings.inputs,
-            near=feeds,
-            start=batch * feeds,
+            ask.ctx.reference,
         )
     )
     if made.status != "ok":

@@ -234,6 +234,7 @@ def probe_whole(
         engine=engine or ctx.engine,
         reference=reference or ctx.reference,
         candidate=Candidate(severed=ranges.encode(())),
+        held=ctx.problem.held,
     )
     if probe.engine == ctx.engine and not ctx.can("run", untold=True):
         rest = {**rest, "runs": 0}  # the reference and other voices run here all the same

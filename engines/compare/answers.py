@@ -112,7 +112,7 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
         return {"rows": rows}
     a, b = actual.reshape(rows, classes), expected.reshape(rows, classes)
     step = max(1, CHUNK // classes)
-    other = lacking = divergence = entropy = reference_entropy = 0.0
+    other = lacking = divergence = entropy = reference_entropy = margin = 0.0
     counted = 0
     likely = _is_distribution(widen(b[:step]))
     for i in range(0, rows, step):
@@ -130,7 +130,12 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
         reference_entropy -= float(p[here, first].sum())
         # A tie that is broken another way is another answer only where the reference's own value is
         # not among the largest.
-        other += int((x[here, first] < x.max(axis=1)).sum())
+        changed = x[here, first] < x.max(axis=1)
+        other += int(changed.sum())
+        margin = max(
+            margin,
+            float((y[here, first] - y[here, x.argmax(axis=1)]).max(where=changed, initial=0.0)),
+        )
         if classes > TOP:
             kept = (_take_top(x)[:, :, None] == _take_top(y)[:, None, :]).any(axis=1).sum(axis=1)
             lacking += float((TOP - kept).sum()) / TOP
@@ -138,6 +143,7 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
     return {
         "rows": rows,
         "top1": to_json(other / rows),
+        "margin": to_json(margin),
         "top5": to_json(lacking / rows) if classes > TOP else 0.0,
         "kl": to_json(max(0.0, divergence / counted)) if counted else HUGE,
         "perplexity": _perplexity(entropy, counted),

@@ -4,9 +4,11 @@ chunk at a time."""
 import dataclasses
 import decimal
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
+import msgspec
 import numpy as np
 
 from narrowdown.engines.compare.answers import CHUNK, DIGITS, Floats, is_integral, to_json, widen
@@ -169,6 +171,42 @@ class _Totals:
             vanished_max=to_json(self.vanished_max),
             front=_steps(self.front),
         )
+
+
+def score_steps(
+    name: str, actual: Sequence[np.ndarray | None], expected: Sequence[np.ndarray]
+) -> tuple[Score, np.ndarray | None, np.ndarray]:
+    """(score, actual, expected) of an output over the steps of a loop, which are the rows of one
+    tensor; what is a ratio of whole tensors is that of the worst step. An output that a step lacks,
+    or has in another shape, is scored as that of this step."""
+    there = [a for a in actual if a is not None]
+    unlike = [k for k, a in enumerate(actual) if a is None or a.shape != expected[k].shape]
+    if unlike:
+        a, e = actual[unlike[0]], expected[unlike[0]]
+        return score(name, a, e), a, e
+    mine, theirs = _join_steps(there), _join_steps(expected)
+    whole = score(name, mine, theirs)
+    if whole.exact or whole.equal:
+        return whole, mine, theirs
+    off = [_rel_l2(a, e) for a, e in zip(there, expected, strict=True)]
+    at = int(np.argmax(off))
+    worst = score(name, there[at], expected[at])
+    same = {f: getattr(worst, f) for f in ("rel_l2", "cosine", "sqnr_db")}
+    return msgspec.structs.replace(whole, **same), mine, theirs
+
+
+def _join_steps(steps: Sequence[np.ndarray]) -> np.ndarray:
+    lasts = {a.shape[-1] if a.ndim else 0 for a in steps}
+    row = lasts.pop() if len(lasts) == 1 else 0
+    return np.concatenate([a.reshape(-1, row) if row else a.reshape(-1) for a in steps])
+
+
+def _rel_l2(actual: np.ndarray, expected: np.ndarray) -> float:
+    """Of what is finite, to find the worst step by."""
+    a, e = widen(actual), widen(expected)
+    fine = np.isfinite(a) & np.isfinite(e)
+    with np.errstate(over="ignore"):
+        return _ratio(*(float(np.linalg.norm(x[fine])) for x in (a - e, e)))
 
 
 def _floats(name: str, actual: np.ndarray, expected: np.ndarray, shape: tuple[int, ...]) -> Score:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from narrowdown.engines.compare.criterion import ANSWERS, Criterion
 from narrowdown.engines.compare.judge import OTHER_SHAPE, gives_answer, limit, margin
-from narrowdown.engines.probe import HUGE, SampleResult, Score
+from narrowdown.engines.probe import HUGE, STEP, SampleResult, Score
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.
 # Chosen.
@@ -82,6 +82,8 @@ def say_sample(sample: str) -> str:
     the third file), ``made-up sample 3``."""
     kind, _, place = sample.partition(":")
     feed, _, row = place.partition("/")
+    if row.startswith(STEP):
+        return f"step {row.removeprefix(STEP)} of {say_sample(f'{kind}:{feed}')}"
     where = row if row and feed == "0" else place
     said = {
         "real": f"sample {where}",

@@ -20,15 +20,16 @@ import numpy as np
 
 from narrowdown.engines import sources
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import draws, files, near, packed, roles
+from narrowdown.engines.data import draws, files, near, packed, roles, sequences
 from narrowdown.engines.data.arrays import write_npy
 from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data.sequences import Loop
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.codes import find_codes
 from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype
 from narrowdown.engines.nearest import join_some, suggest_or_list, suggestion
-from narrowdown.engines.probe import GIVEN, MADE_UP, LoadInputs, SampleInfo, is_given
+from narrowdown.engines.probe import GIVEN, MADE_UP, STEP, LoadInputs, SampleInfo, is_given
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import (
     Damaged,
@@ -44,6 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 Dims = tuple[int | str, ...]
+Run = Callable[[Mapping[str, Array]], dict[str, Array]]  # inputs to outputs, by name
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -55,18 +57,24 @@ class _Kept(msgspec.Struct, frozen=True):
     sha256: str
 
 
-class _Feed(msgspec.Struct, frozen=True):
+class _Feed(msgspec.Struct, frozen=True, omit_defaults=True):
     """``rows`` counts the rows that scores can be split into, also where one of them cannot be fed
-    alone."""
+    alone. ``steps``: of a sequence, the shapes of each input in turn, a single one where it is the
+    same in all; its arrays hold the values of all steps, one behind the other, and ``outputs`` what
+    the reference gave."""
 
     info: SampleInfo
     rows: int
     arrays: dict[str, _Kept]
+    steps: dict[str, tuple[tuple[int, ...], ...]] = {}
+    outputs: dict[str, _Kept] = {}
 
 
-class _Index(msgspec.Struct, frozen=True):
+class _Index(msgspec.Struct, frozen=True, omit_defaults=True):
     format: int
     feeds: tuple[_Feed, ...]
+    loop: Loop | None = None
+    reference: str = ""  # whose states and outputs these are
 
 
 class _Wanted(NamedTuple):
@@ -76,10 +84,13 @@ class _Wanted(NamedTuple):
     dims: Dims | None
 
 
-def load_inputs(probe: LoadInputs, model: StoredModel, store: Store) -> dict[str, Any]:
-    """Make the session's inputs. Gives the facts of the probe. Raises ``InputProblem``."""
+def load_inputs(
+    probe: LoadInputs, model: StoredModel, store: Store, run: Run | None = None
+) -> dict[str, Any]:
+    """Make the session's inputs. ``run``: of the reference, which makes the states of sequences.
+    Gives the facts of the probe. Raises ``InputProblem``."""
     _check_unchanged(probe)
-    return _Loading(probe, model, store).write_inputs()
+    return _Loading(probe, model, store, run).write_inputs()
 
 
 def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
@@ -91,6 +102,12 @@ def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
     name, _, row = sample.partition("/")
     folder = store.inputs / inputs
     found = _find_feed(folder, name)
+    if found.steps:
+        steps = _read_steps(folder, found, found.arrays)
+        number = row.removeprefix(STEP) or str(len(steps) - 1)
+        if not number.isdigit() or int(number) >= len(steps):
+            raise InputProblem(f"'{name}' has no step '{row}' (it has {len(steps)}).")
+        return steps[int(number)]
     arrays = {key: _read_array(folder, kept) for key, kept in found.arrays.items()}
     if not row:
         return arrays
@@ -99,6 +116,38 @@ def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
             f"The feed '{name}' has no row {row} that can be fed alone (it has {found.info.rows})."
         )
     return {key: value[int(row) : int(row) + 1] for key, value in arrays.items()}
+
+
+def load_sequence(store: Store, inputs: str, sample: str, reference: str) -> list[dict[str, Array]]:
+    """What each step of a sequence is fed by the reference, and what it gave where it is this one,
+    by name. Raises ``InputProblem``, ``Damaged``."""
+    folder = store.inputs / inputs
+    found = _find_feed(folder, sample)
+    same = reference == _read_index(folder).reference
+    return _read_steps(folder, found, found.arrays | (found.outputs if same else {}))
+
+
+def _read_steps(folder: Path, found: _Feed, arrays: Mapping[str, _Kept]) -> list[dict[str, Array]]:
+    """The values of these arrays at each step of a sequence."""
+    values = {}
+    for name, kept in arrays.items():
+        shapes = found.steps[name]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])
+        parts = np.split(_read_array(folder, kept), ends[:-1])
+        values[name] = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
+    return [
+        {name: each[min(step, len(each) - 1)] for name, each in values.items()}
+        for step in range(found.info.steps)
+    ]
+
+
+def find_loop(store: Store, inputs: str, sample: str) -> tuple[Loop, int] | None:
+    """What goes back from step to step, and how many there are; None of what is no whole
+    sequence. Raises ``InputProblem``."""
+    loop = _read_index(store.inputs / inputs).loop
+    if loop is None or "/" in sample:
+        return None
+    return loop, _find_feed(store.inputs / inputs, sample).info.steps
 
 
 def count_score_rows(store: Store, inputs: str, sample: str) -> int:
@@ -138,29 +187,46 @@ def find_span(store: Store, inputs: str, sample: str = "") -> Span | None:
     feeds = (_find_feed(folder, sample.partition("/")[0]),) if sample else _read_index(folder).feeds
     least: dict[str, tuple[int, ...]] = {}
     most: dict[str, tuple[int, ...]] = {}
-    for info in (feed.info for feed in feeds):
-        ranks = {name: len(shape) for name, shape in info.shapes.items()}
+    every = [(feed.info, shapes) for feed in feeds for shapes in _list_shapes(feed)]
+    for info, shapes in every:
+        ranks = {name: len(shape) for name, shape in shapes.items()}
         if not ranks or (most and ranks != {name: len(shape) for name, shape in most.items()}):
             return None
-        for name, shape in info.shapes.items():
+        for name, shape in shapes.items():
             small = (1, *shape[1:]) if info.rows else shape
             least[name] = tuple(map(min, least.get(name, small), small))
             most[name] = tuple(map(max, most.get(name, shape), shape))
     return Span(least, most) if least != most else None
 
 
+def _list_shapes(feed: _Feed) -> list[dict[str, tuple[int, ...]]]:
+    """The shapes of a feed; of a sequence those of each step."""
+    if not feed.steps:
+        return [feed.info.shapes]
+    return [
+        {n: feed.steps[n][min(step, len(feed.steps[n]) - 1)] for n in feed.arrays}
+        for step in range(feed.info.steps)
+    ]
+
+
 class _Loading:
     """One LoadInputs probe on its way."""
 
-    def __init__(self, probe: LoadInputs, model: StoredModel, store: Store) -> None:
+    def __init__(
+        self, probe: LoadInputs, model: StoredModel, store: Store, run: Run | None
+    ) -> None:
         self.probe, self.store, self.model, self.index = probe, store, model, model.index
+        self.run = run
         self.wanted = {
             self.index.tensors[t].name: _Wanted(
                 self.index.tensors[t], _declared_shape(model, self.index.tensors[t])
             )
             for t in self.index.inputs
         }
-        self.batch = batch_dimension(model) if probe.batch else "none"
+        self.dims = {name: wanted.dims for name, wanted in self.wanted.items()}
+        names = [self.index.tensors[t].name for t in self.index.outputs]
+        self.loop = sequences.resolve(probe, self.wanted, names)
+        self.batch = batch_dimension(model) if probe.batch and not self.loop.inputs else "none"
         self.kept: dict[
             str, Array
         ] = {}  # of given inputs that are no signal: what the first one has there
@@ -188,20 +254,41 @@ class _Loading:
 
     def write_inputs(self) -> dict[str, Any]:
         digest, feeds = _keep_inputs(
-            self.store, self._make_near_feeds if self.probe.base else self._load_feeds
+            self.store,
+            self._make_near_feeds if self.probe.base else self._load_feeds,
+            self.loop if self.loop.inputs else None,
+            self.probe.reference,
         )
         codes = find_codes(self.model)
+        # Of what a loop makes by itself nothing was guessed.
+        followers = self._followers if self.loop.inputs else {}
+        made = tuple(f"'{n}'" for n in (*self.loop.carry, *followers))
         return {
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
             "batched": [f.info.id for f in feeds if f.rows],
-            "guesses": roles.join_guesses(self.guesses),
+            "guesses": roles.join_guesses(g for g in self.guesses if not g.startswith(made)),
             "warnings": list(self.warnings),
             "codes": codes.held,
             "rounded": codes.rounded,
             "half": self._find_half_type(),
             "large": self.large,
+            "suggested": "" if self.loop.inputs else self._suggest_loop(),
         }
+
+    def _suggest_loop(self) -> str:
+        """What to give where outputs look like the state that goes back into inputs."""
+        ends = (
+            {
+                (info := self.index.tensors[t]).name: (
+                    info.dtype,
+                    _declared_shape(self.model, info),
+                )
+                for t in each
+            }
+            for each in (self.index.inputs, self.index.outputs)
+        )
+        return sequences.suggest(*ends)
 
     def _find_half_type(self) -> str:
         """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
@@ -211,17 +298,16 @@ class _Loading:
     def _load_feeds(self, folder: Path) -> list[_Feed]:
         feeds: list[_Feed] = []
         first: dict[str, tuple[int, ...]] = {}
+        fit = self._fit_sequence if self.loop.inputs else self._fit_feed
         for source, arrays in self._read_given():
-            fitted = self._fit_feed(arrays, source)
+            fitted = fit(arrays, source)
             self._note_large_values(fitted)
             feeds.append(self._write_feed(folder, f"{GIVEN}{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
         if self.probe.random or not feeds:
-            self._note_given(
-                [{n: _read_array(folder, a) for n, a in feed.arrays.items()} for feed in feeds]
-            )
+            self._note_given([self._read_raw(folder, feed) for feed in feeds])
             feeds.append(
-                self._write_feed(folder, MADE_UP, "random by role", self._draw_feed(first))
+                self._write_feed(folder, MADE_UP, "random by role", self._draw_sample(first))
             )
         return feeds
 
@@ -251,8 +337,9 @@ class _Loading:
             )
 
         known = [_list_digests(kept) for kept in held]
+        fit = self._fit_sequence if self.loop.inputs else self._fit_feed
         for source, arrays in self._read_given() if self.probe.sources else ():
-            keep(source, self._fit_feed(arrays, source))
+            keep(source, fit(arrays, source))
             if _list_digests(feeds[-1]) in known:
                 for array in feeds.pop().arrays.values():
                     (folder / array.file).unlink()
@@ -266,14 +353,14 @@ class _Loading:
             shapes = held[0].info.shapes
             for number in numbers:
                 # The session's own draw is that of its seed: no later one may be it again.
-                keep("random by role", self._draw_feed(shapes, self.probe.seed + 1 + number))
+                keep("random by role", self._draw_sample(shapes, self.probe.seed + 1 + number))
         return feeds
 
     def _vary_feeds(
         self, base: Path, real: Sequence[_Feed], numbers: Sequence[int]
     ) -> Iterator[tuple[str, dict[str, Array]]]:
         """(what it is, arrays) of each number: one of the real feeds, varied."""
-        given = [{n: _read_array(base, a) for n, a in kept.arrays.items()} for kept in real]
+        given = [self._read_raw(base, kept) for kept in real]
         parts = [_split_rows(arrays, kept.rows) for arrays, kept in zip(given, real, strict=True)]
         samples = [sample for rows in parts for sample in rows]
         what = near.classify_inputs(self.index, samples)
@@ -311,6 +398,142 @@ class _Loading:
             return made
         kept: Array = np.clip(made, *np.array(bounds).astype(made.dtype))
         return kept
+
+    # -- sequences
+
+    def _read_raw(self, folder: Path, feed: _Feed) -> dict[str, Array]:
+        """A feed as it was given: of a sequence its first state, and the values of all steps for
+        what nothing goes back into."""
+        if not feed.steps:
+            return {name: _read_array(folder, kept) for name, kept in feed.arrays.items()}
+        first = _read_steps(folder, feed, feed.arrays)[0]
+        for name in feed.arrays:
+            shapes = feed.steps[name]
+            if len(shapes) > 1 and name not in self.loop.inputs and name not in self._followers:
+                first[name] = _read_array(folder, feed.arrays[name]).reshape(-1, *shapes[0])
+        return first
+
+    @functools.cached_property
+    def _followers(self) -> dict[str, str]:
+        """Positions and masks, by what they are: they go on where a carried tensor grows."""
+        kinds = {name: self._guess_role(wanted.tensor).kind for name, wanted in self.wanted.items()}
+        return {n: kind for n, kind in kinds.items() if kind in ("positions", "mask")}
+
+    def _fit_sequence(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
+        """The sequence with exactly the model's inputs, in its types and shapes; a state that is
+        not given is zeros."""
+        count = sequences.count_steps(arrays, self.dims, self.probe.steps)
+        first = self._add_states(sequences.take_step(arrays, self.dims, 0))
+        fitted = [
+            self._fit_feed({**first, **sequences.take_step(arrays, self.dims, step)}, source)
+            for step in range(count)
+        ]
+        return {
+            name: np.stack([step[name] for step in fitted])
+            if name in arrays and sequences.is_stepped(arrays[name], self.dims[name])
+            else value
+            for name, value in fitted[0].items()
+        }
+
+    def _add_states(self, step: dict[str, Array]) -> dict[str, Array]:
+        """The first step with zeros for each carried input that it lacks, and with positions and
+        masks for all that it holds."""
+        known = {
+            d: n
+            for name, array in step.items()
+            for d, n in zip(self.dims.get(name) or (), array.shape, strict=False)
+            if isinstance(d, str) and d
+        }
+        past = 0
+        for name in self.loop.carry:
+            dims = self.dims[name] or ()
+            shape = self.probe.shapes.get(name) or sequences.first_shape(dims, known)
+            if name not in step:
+                step[name] = np.zeros(shape, np_dtype(self.wanted[name].tensor.dtype))
+            grows = [n for n, first in zip(step[name].shape, shape, strict=False) if not first]
+            past = max(past, *grows, 0)
+        ids = next((a for a in step.values() if a.dtype.kind in "iu" and a.ndim > 1), None)
+        for name, kind in self._followers.items():
+            if name not in step and ids is not None:
+                length, dtype = ids.shape[-1], np_dtype(self.wanted[name].tensor.dtype)
+                line = (
+                    np.arange(past, past + length)
+                    if kind == "positions"
+                    else np.ones(past + length)
+                )
+                step[name] = np.broadcast_to(line, (*ids.shape[:-1], line.size)).astype(dtype)
+        return step
+
+    def _draw_sample(
+        self, shapes: Mapping[str, tuple[int, ...]], seed: int | None = None
+    ) -> dict[str, Array]:
+        """A made-up feed, or sequence: other values for each step, the first state zeros."""
+        if not self.loop.inputs:
+            return self._draw_feed(shapes, seed)
+        seed = self.probe.seed if seed is None else seed
+        made_first = {*self.loop.inputs, *self._followers}  # of which the shapes are another step's
+        fed = {n: shape for n, shape in shapes.items() if n not in made_first}
+        drawn = [
+            # Far from the seeds of other sequences.
+            self._draw_feed(fed, seed + 1_000_003 * step)
+            for step in range(self.probe.steps or sequences.USUAL)
+        ]
+        made = {
+            name: value
+            if name in self.loop.tokens or name in self.kept
+            else np.stack([step[name] for step in drawn])
+            for name, value in drawn[0].items()
+            if name not in self.loop.carry and name not in self._followers
+        }
+        return {**self._add_states(sequences.take_step(made, self.dims, 0)), **made}
+
+    def _write_sequence(
+        self, folder: Path, name: str, source: str, raw: Mapping[str, Array]
+    ) -> _Feed:
+        """A sequence with the state that the reference has at each step."""
+        assert self.run is not None
+        run, dims = self.run, self.dims
+        fed, gave = list[dict[str, Array]](), list[dict[str, Array]]()
+        count = sequences.count_steps(raw, dims, self.probe.steps)
+
+        def step(
+            number: int, back: Mapping[str, Array]
+        ) -> tuple[dict[str, Array], dict[str, Array]]:
+            held = {**sequences.take_step(raw, dims, number), **back}
+            kinds = {
+                n: k
+                for n, k in self._followers.items()
+                if not sequences.is_stepped(raw[n], dims[n])
+            }
+            if fed:
+                kept = {n: fed[-1][n] for n in kinds}
+                held |= kept | sequences.follow(self.loop, fed[-1], back, kinds)
+            fed.append(held)
+            gave.append(run(held))
+            return held, gave[-1]
+
+        sequences.walk(self.loop, count, step)
+        arrays, shapes = {}, {}
+        for each in (fed, gave):
+            for key in each[0]:
+                values = [one[key] for one in each]
+                same = all(v is values[0] or np.array_equal(v, values[0]) for v in values[1:])
+                values = values[:1] if same else values
+                arrays[key] = np.concatenate([v.reshape(-1) for v in values])
+                shapes[key] = tuple(tuple(int(d) for d in v.shape) for v in values)
+        every = _write_arrays(folder, name, arrays)
+        kept = {key: every[key] for key in self.wanted}
+        last = {key: shapes[key][-1] for key in kept}
+        info = SampleInfo(
+            name,
+            source,
+            steps=count,
+            carried=self.loop.carry,
+            chosen=tuple(self.loop.tokens.values()),
+            shapes=last,
+        )
+        outputs = {key: every[key] for key in gave[0] if key not in kept}
+        return _Feed(info, 0, kept, shapes, outputs)
 
     # -- what the user gave
 
@@ -643,6 +866,8 @@ class _Loading:
     def _write_feed(
         self, folder: Path, name: str, source: str, arrays: Mapping[str, Array]
     ) -> _Feed:
+        if self.loop.inputs:
+            return self._write_sequence(folder, name, source, arrays)
         sizes = {array.shape[0] if array.ndim else 0 for array in arrays.values()}
         count = sizes.pop() if len(sizes) == 1 and self.batch != "none" else 0
         rows = count if count > 1 else 0  # one row is the feed itself
@@ -751,14 +976,19 @@ def _write_feed(
     return _Feed(SampleInfo(name, source, rows=rows if alone else 0, shapes=shapes), rows, kept)
 
 
-def _keep_inputs(store: Store, write: Callable[[Path], list[_Feed]]) -> tuple[str, list[_Feed]]:
+def _keep_inputs(
+    store: Store,
+    write: Callable[[Path], list[_Feed]],
+    loop: Loop | None = None,
+    reference: str = "",
+) -> tuple[str, list[_Feed]]:
     """Have the feeds written into a folder, and give it the name that follows from them: the
     digest."""
     folder = store.inputs / f".incoming-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir(parents=True)
     try:
         feeds = write(folder)
-        index = msgspec.json.encode(_Index(1, tuple(feeds)))
+        index = msgspec.json.encode(_Index(1, tuple(feeds), loop, reference))
         digest = hashlib.sha256(index).hexdigest()
         _settle_folder(folder, store.inputs / digest, index)
     finally:

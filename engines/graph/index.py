@@ -6,7 +6,7 @@ weight.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -175,6 +175,12 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
                     seen.add(n)
                     todo.extend(self.nodes[n].outputs)
         return tuple(sorted(seen))
+
+    def list_recurrent(self, carried: Mapping[str, str]) -> set[int]:
+        """The nodes between each of these inputs and the output that goes back into it: what they
+        round is rounded again in each step."""
+        ends = [(self.by_name[name], self.by_name[output]) for name, output in carried.items()]
+        return {n for i, o in ends for n in {*self.descendants([i])} & {*self.ancestors([o])}}
 
     def boundary(self, nodes: Iterable[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """(inputs, outputs) of a node set: tensors it reads and does not make, weights left out;

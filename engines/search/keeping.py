@@ -134,6 +134,8 @@ class _Keeping:
         if not seeds:
             places: tuple[Place, ...] = yield from foretell_places(self.oracle)
             seeds = {n for p in places for n in p.keep} or {s.node for s in ask.findings.suspects}
+            if ask.findings.loop and not seeds:
+                seeds = ask.index.list_recurrent(ask.findings.loop.carried)
         for layer in find_layers(ask.index) if len(can) < len(ask.index.nodes) else ():
             if seeds.intersection(layer.around):
                 seeds = seeds | {layer.node}

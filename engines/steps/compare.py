@@ -24,14 +24,22 @@ from narrowdown.engines.compare.judge import (
     margin,
     worst,
 )
+from narrowdown.engines.compare.loops import (
+    CurveRow,
+    draw_curve,
+    read_steps,
+    say_curve,
+    sum_up_curve,
+)
 from narrowdown.engines.compare.say import say_answers
 from narrowdown.engines.compare.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
-from narrowdown.engines.probe import Measurement, SampleResult, Score, is_given
+from narrowdown.engines.probe import ALL_HELD, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial
+from narrowdown.engines.search.carriers import find_carrier
 from narrowdown.engines.search.controls import find_helpless, refused_alike
 from narrowdown.engines.search.determined import find_random
 from narrowdown.engines.search.evidence import FAULTLESS
@@ -41,13 +49,14 @@ from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps import compare_words as words
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.intake import DOES_NOT_RUN, refuse_unmeasured, say_of_pairs
+from narrowdown.engines.steps.layerwise import profile_by_depth
 from narrowdown.engines.steps.prepare import load_findings, measure_whole
 
 LITERAL = "onnxruntime"  # optimizers off: every node as it is written
 
 
 Verdict = Literal[
-    "fails", "passes", "refused", "refused-whole", "reference", "noise", "export", "built", "unresolved",
+    "fails", "accumulation", "passes", "refused", "refused-whole", "reference", "noise", "export", "built", "unresolved",
 ]  # fmt: skip
 
 
@@ -56,7 +65,8 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     # refused: the engine does not take the model; refused-whole: nor any part of it;
     # reference: the reference is suspect; noise: rounding moves the outputs as much; export:
-    # the model is not what was recorded; built: it builds and cannot run here
+    # the model is not what was recorded; built: it builds and cannot run here; accumulation: a
+    # loop fails of which each step is right by itself
     verdict: Verdict = "unresolved"
     failure: Literal["accuracy", "crash", "build", "check", "none"] = "none"  # how it fails
     error: float | None = None
@@ -90,6 +100,13 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     interval_low: float = 0.0
     interval_high: float = 1.0
     as_built: bool = False  # the engine was built elsewhere
+    steps: int = 0  # of the loop
+    first_step: int | None = None  # of the loop, over tolerance
+    own_error: float | None = None  # of the worst step of the loop, fed the reference's state
+    carrier: str = ""  # the carried input through which the error grows
+    profile: str = ""  # error by step, log10
+    token_step: int | None = None  # where the loop first chooses another token
+    near_tie: bool = False  # and the reference's scores are nearly equal there
     no_reference: bool = False  # of a refused model: the reference does not run it either
     missed: str = ""  # what so many runs without a failure leave possible
     message: str = ""
@@ -150,21 +167,39 @@ def _look_around(
         near = yield from _try_nearby(model.of(findings), m, params.look_again.seconds / 2)
     model = model.of(findings)
     tried = msgspec.structs.replace(tried, model=model, measurement=m)
+    curve, carrier = yield from _look_at_loop(model, m)
     outcome = _sum_up(tried, faultless, runs, failures)
+    profile = profile_by_depth([row.error for row in curve])
+    outcome = msgspec.structs.replace(outcome, profile=profile, **sum_up_curve(curve, carrier))
     told = (
         words.say_made_up(findings, outcome),
         firm.said,
         words.say_outcome(outcome, tried),
+        say_curve(curve, model.rule, outcome.verdict, carrier),
         *say_answers(m.results, model.rule),
         *words.say_beside(model, m, outcome, near),
         *model.ctx.engine_info.notes,
     )
     return Finish(
         msgspec.structs.replace(outcome, message=" ".join(filter(None, told))),
-        findings,
-        tables={"outputs": _list_scores(m.results, model.rule)},
+        msgspec.structs.replace(findings, spread=outcome.verdict == "accumulation"),
+        tables={"outputs": _list_scores(m.results, model.rule), "curve": curve},
         decisive={"whole": (probe_whole(model.ctx, findings),)},
     )
+
+
+def _look_at_loop(model: WholeModel, m: Measurement) -> Sub[tuple[list[CurveRow], str]]:
+    """The curve of the sequence that fails, else of the first, and the carried input through which
+    the error grows; nothing of what is no loop."""
+    findings, carrier, own = model.findings, "", Measurement()
+    feed = (findings.sample or findings.samples[0].id).partition("/")[0]
+    info = next(s for s in findings.samples if s.id == feed)
+    if findings.signature is not None and info.steps:
+        held = yield from model.compare(samples=(feed,), held=ALL_HELD, curve=True)
+        own = held.measurement
+    if findings.signature is not None and findings.loop:
+        carrier = yield from find_carrier(model, feed, info.carried)
+    return draw_curve(read_steps(m, feed), read_steps(own, feed), info, model.rule), carrier
 
 
 class _Firm(NamedTuple):
@@ -229,9 +264,12 @@ def _try_nearby(model: WholeModel, m: Measurement, seconds: float) -> Sub[Determ
 def _decide_verdict(tried: trial.Tried) -> Verdict:
     """Whose fault it is comes first, then whether rounding explains the failure, or only nearly
     nothing fails."""
-    signature = tried.model.findings.signature
+    findings = tried.model.findings
+    signature = findings.signature
     if tried.verdict or signature is None:
         return tried.verdict or "passes"
+    if findings.loop:
+        return "accumulation"
     # What fails on more than that is locked before it.
     slight = list_slight(tried.measurement.results, tried.model.rule)
     return "noise" if signature.sample in slight else "fails"
@@ -486,14 +524,14 @@ def _plan(ctx: StepContext, _nodes: int) -> int:
 
 SPEC = StepSpec(
     name="compare",
-    version=15,
+    version=16,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,
     judges=True,
     params=CompareParams,
     exclusive=True,
-    sets=("emulated", "looks", "replaced", "alike", "firm"),
+    sets=("emulated", "looks", "replaced", "alike", "firm", "spread"),
     ends=(
         End("verdict", "passes", "not-reproduced"),
         End("verdict", "reference", "reference-suspect"),
@@ -514,6 +552,12 @@ SPEC = StepSpec(
         "reference_judge": "the reference was judged by",
         "reference_replaced": "the reference that stands in",
         "alike": "the reference is wrong in the same way",
+        "steps": "steps of the loop",
+        "first_step": "the first step over tolerance",
+        "own_error": "the worst step by itself",
+        "carrier": "the error grows through",
+        "token_step": "the first token that changes",
+        "near_tie": "that token is a near tie",
         "departs": "the first tensor that differs",
         "departs_node": "the node that makes it",
     },

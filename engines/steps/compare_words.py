@@ -14,6 +14,7 @@ from narrowdown.engines.asking.ordered import order_precision
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import by_sample, find_largest, worst
+from narrowdown.engines.compare.loops import CARRIED
 from narrowdown.engines.compare.say import (
     NEAR,
     UNLIKE,
@@ -182,7 +183,9 @@ def say_beside(
     given = sum(is_given(r.sample) for r in m.results)
     own = f"{given:,} {'sample' if given == 1 else 'samples'} of yours"
     worst_near = say_error(worst(near.counted.results, rule)[2], rule)
+    carried = " ".join(n for n in model.findings.notes if n.startswith(CARRIED))
     told = (
+        (passes and carried, carried),
         (
             found.verdict == "fails" and found.engine_error is not None,
             f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample; the "

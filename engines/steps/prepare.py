@@ -21,6 +21,7 @@ from narrowdown.engines.compare.judge import (
     judge_whole,
     sign_failure,
 )
+from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
@@ -89,6 +90,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             *made.facts.get("warnings", ()),
             *intake.say_half(half, ctx.reference),
             *intake.say_large(made.facts.get("large", {}), ctx),
+            *say_carried(made.facts.get("suggested", "")),
         )
         tried = _with_inputs(findings, made)
         # Nothing is computed from what was recorded, and a check is fed whole samples.
@@ -119,7 +121,7 @@ def _inputs(ctx: StepContext, findings: Findings, **how: bool) -> LoadInputs:
         ranges=problem.val_range,
         random=not recorded(ctx.reference),  # of made-up inputs nothing was recorded
     )
-    return msgspec.structs.replace(probe, **how)
+    return msgspec.structs.replace(problem.tell_loop(probe, ctx.reference), **how)
 
 
 def _with_inputs(findings: Findings, made: Measurement) -> Findings:
@@ -213,7 +215,8 @@ def measure_whole(
     ctx: StepContext, findings: Findings, runs: int = 1
 ) -> Sub[tuple[Findings, Measurement]]:
     """(findings, measurement) of the whole working model on every feed."""
-    m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1))
+    curve = any(s.steps for s in findings.samples)
+    m = yield from asked(probe_whole(ctx, findings, runs=runs, exclusive=runs > 1, curve=curve))
     if postprocess_script(ctx.problem.postprocess):  # whose outputs are known only now
         names = dict.fromkeys(s.name for r in m.results for s in r.outputs)
         intake.refuse_unknown_outputs(ctx.problem, names)

@@ -5,8 +5,9 @@ import contextlib
 import hashlib
 import statistics
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
@@ -21,6 +22,7 @@ from narrowdown.engines.compare import metrics, refusal
 from narrowdown.engines.compare.answers import CHUNK, answer
 from narrowdown.engines.data import postprocess, samples, score, tactic_replay
 from narrowdown.engines.data.samples import Span
+from narrowdown.engines.data.sequences import Loop, Stepped, walk
 from narrowdown.engines.graph import external, load, rewrites
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.model_problem import ModelProblem
@@ -32,6 +34,7 @@ from narrowdown.engines.probe import (
     APART,
     FIXED_SIZES,
     HUGE,
+    STEP,
     Candidate,
     Measure,
     Measurement,
@@ -179,6 +182,10 @@ class _Measuring:
             for sample in self.probe.samples[1:]:
                 self.part.expected(sample, self.part.feed(sample), self._compared_tensors)
         for sample in self.probe.samples:
+            loop = samples.find_loop(self.store, self.probe.inputs, sample)
+            if loop and compared and not self.marks and self.probe.candidate.nodes == ALL:
+                self._walk_sequence(sample, *loop)
+                continue
             feed = self.part.feed(sample)
             if self.probe.feed == "stored":
                 self._round_as_stored(feed)
@@ -214,7 +221,7 @@ class _Measuring:
                 tuple(r) for r, other in zip(self.results, self.differs, strict=True) if other
             ),
             varies=any(self.differs),
-            facts=self.facts,
+            facts=msgspec.to_builtins(self.facts),
             artifacts=self.artifacts,
             notes=tuple(dict.fromkeys(self.notes)),
             build_seconds=self.build_seconds,
@@ -222,6 +229,61 @@ class _Measuring:
             median_seconds=self.median_seconds,
             nodes=self.nodes,
         )
+
+    def _walk_sequence(self, sample: str, loop: Loop, steps: int) -> None:
+        """Run the steps, each on what the engine gave in the one before; one result of all of them
+        a run. Raises ``EngineFault``."""
+        probe, ids = self.probe, self.index.by_name
+        held = {*probe.held, *(() if loop.own else loop.tokens)}
+        held |= loop.inputs if "*" in held else set()
+
+        def step(
+            run: int, pairs: list[dict[str, _Pair]], number: int, back: Mapping[str, Array]
+        ) -> Stepped:
+            self.progress(f"step {number + 1} of {steps}")
+            name = self.part.take_step(sample, number)
+            feed = self.part.feed(name)
+            feed.arrays |= {ids[n]: value for n, value in back.items()}
+            self._right(feed)
+            expected = self.part.expected(name, feed, self.part.judged)
+            actual = expected
+            if not self.captured:
+                ready = self._build(feed, name)
+                self._note_build(ready)
+                actual = self._run(ready, feed, run)
+                if probe.save and not self.artifacts:
+                    self._save_case(ready, feed, expected, actual)
+            own = {t: (actual.get(t), expected[t]) for t in self.part.judged}
+            pairs.append(self._postprocess_pairs(own))
+            return self._by_name_alone(feed.arrays), self._by_name_alone(actual)
+
+        for run, results in enumerate(self.results):
+            pairs: list[dict[str, _Pair]] = []
+            walk(loop, steps, partial(step, run, pairs), held)
+            results.append(SampleResult(sample, outputs=self._score_sequence(pairs)))
+            self.differs[run] = results[-1] != self.results[0][-1]
+            if probe.curve and run == 0:
+                chosen = set(loop.tokens.values())  # of which alone the curve tells answers
+                self.facts.setdefault("curve", {})[sample] = [
+                    SampleResult(f"{sample}/{STEP}{k}", outputs=self._score_sequence([p], chosen))
+                    for k, p in enumerate(pairs)
+                ]
+
+    def _score_sequence(
+        self, pairs: Sequence[Mapping[str, _Pair]], answered: Collection[str] | None = None
+    ) -> tuple[Score, ...]:
+        """By output, over these steps. ``answered``: outputs that give answers; None: all."""
+        scores = []
+        for name in pairs[0]:
+            actual, expected = zip(*(pair[name] for pair in pairs), strict=True)
+            score, mine, theirs = metrics.score_steps(name, actual, expected)
+            if answered is None or name in answered:
+                score = _with_answer(score, mine, theirs, name not in self.of_places)
+            scores.append(score)
+        return tuple(scores)
+
+    def _by_name_alone(self, arrays: Mapping[int, Array]) -> dict[str, Array]:
+        return {self.index.tensors[t].name: a for t, a in arrays.items()}
 
     @property
     def _compared_tensors(self) -> tuple[int, ...]:

@@ -51,7 +51,14 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.store import decoding, memory, sound
 from narrowdown.engines.store.content import Damaged, Store, is_digest
-from narrowdown.engines.workers import artifact_files, captures, measure, stating, unrolling
+from narrowdown.engines.workers import (
+    artifact_files,
+    captures,
+    measure,
+    part,
+    stating,
+    unrolling,
+)
 from narrowdown.engines.workers.captures import ReferenceFailed
 from narrowdown.engines.workers.part import Feed, Part, Say, feeds_by_name
 
@@ -135,9 +142,13 @@ def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement
         case Unroll():
             return unrolling.unroll_model(probe, store, progress)
         case LoadInputs():
-            return Measurement(
-                facts=samples.load_inputs(probe, load.load(store, probe.model), store)
+            model = load.load(store, probe.model)
+            run = (
+                part.run_reference(store, model, probe.reference, progress)
+                if probe.reference
+                else None
             )
+            return Measurement(facts=samples.load_inputs(probe, model, store, run))
         case Recall():
             return Measurement(facts={"bugs": msgspec.to_builtins(recall(probe.family, probe.ops))})
         case Construct():

@@ -19,7 +19,7 @@ from narrowdown.engines.graph.load import StoredModel, np_dtype
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.ranges import ALL, decode
-from narrowdown.engines.probe import Candidate, Edit
+from narrowdown.engines.probe import STEP, Candidate, Edit
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers import captures
 from narrowdown.engines.workers.captures import ReferenceFailed
@@ -63,6 +63,11 @@ def _load_sample(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
     return _samples.get(key, lambda: samples.load_feed(Store(root), inputs, sample))
 
 
+_sequences: Kept[list[dict[str, Array]]] = Kept(
+    weigh=lambda steps: sum(map(_weigh_arrays, steps)), most=64
+)
+
+
 class Part:
     """A candidate of a stored model, with the inputs and the reference that its values come
     from."""
@@ -81,6 +86,7 @@ class Part:
         self.nodes = node_ids(self.index, candidate)
         self.needed = feeds_of(self.index, candidate)
         self.judged = outputs_of(self.index, candidate)
+        self._step = ("", dict[int, Array]())  # of a sequence, the one that is run, and its values
         if not self.judged:
             raise ModelProblem(f"The candidate of {len(self.nodes)} nodes has no output to judge.")
 
@@ -88,6 +94,8 @@ class Part:
         """The sample's own inputs and captured reference values, by tensor id. Raises
         ``InputProblem``, ``ReferenceFailed``."""
         kinds = self.index.tensors
+        if sample == self._step[0] and set(tensors) <= self._step[1].keys():
+            return {t: self._step[1][t] for t in tensors}
         own = _load_sample(self.store.root, self.inputs, sample)
         found: dict[int, Array] = {}
         for t in tensors:
@@ -105,6 +113,19 @@ class Part:
                 self.progress,
             )
         return found
+
+    def take_step(self, sample: str, step: int) -> str:
+        """The name of this step of a sequence, whose values are at hand from now on."""
+        key = f"{self.store.root}\0{self.inputs}\0{sample}\0{self.reference}".encode(
+            errors="surrogateescape"
+        )
+        steps = _sequences.get(
+            key, lambda: samples.load_sequence(self.store, self.inputs, sample, self.reference)
+        )
+        ids = self.index.by_name
+        named = f"{sample}/{STEP}{step}"
+        self._step = (named, {ids[n]: a for n, a in steps[step].items() if n in ids})
+        return named
 
     def feed(self, sample: str) -> Feed:
         """Exact values of all that the candidate needs, edits applied, constants set apart."""
@@ -222,6 +243,32 @@ class Part:
             **how,
         )
         return take_halves(build(engine, request), part, spec)
+
+
+def run_reference(store: Store, model: StoredModel, reference: str, progress: Say) -> samples.Run:
+    """Runs of the whole model on the reference, inputs and outputs by name."""
+    part, names = Part(store, model, Candidate(), "", reference, progress), model.index.tensors
+    builds: Kept[tuple[Cut, Built]] = Kept(lambda kept: close_built(kept[1]))
+
+    def run(fed: Mapping[str, Array]) -> dict[str, Array]:
+        progress("reference run, step by step")
+        arrays = {model.index.by_name[name]: value for name, value in fed.items()}
+
+        def make() -> tuple[Cut, Built]:
+            piece = part.cut(arrays, {})
+            return piece, part.build(reference, piece, arrays)
+
+        key = repr([(name, str(a.dtype), a.shape) for name, a in fed.items()]).encode()
+        try:
+            piece, built = builds.get(key, make)
+            got = arrays_by_id(piece, built.run(feeds_by_name(piece, arrays)))
+        except EngineFault as error:
+            raise ReferenceFailed(
+                f"The reference {reference} could not run a step of the loop: {error}"
+            ) from error
+        return {names[t].name: value for t, value in got.items()}
+
+    return run
 
 
 def _leave_open(known: Sequence[int] | None, seen: tuple[int, ...]) -> tuple[int, ...]:

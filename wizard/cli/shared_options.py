@@ -132,6 +132,31 @@ PROBLEM = Group(
         ),
         each("--input-shapes", "name:[d,d]", "what open dimensions of an input are"),
         each("--val-range", "name:[lo,hi]", "random values of an input lie in here"),
+        each(
+            "--carry",
+            "OUTPUT:INPUT",
+            "an output that goes back into an input at the next step, * for the same text in both: 'present.*:past.*' "
+            "(repeatable)",
+        ),
+        each(
+            "--carry-token",
+            "OUTPUT:INPUT=argmax",
+            "the token that the scores choose goes back: logits:input_ids=argmax (repeatable)",
+        ),
+        one(
+            "--steps",
+            metavar="N",
+            help="steps of such a loop; default: as many as the inputs have, else 64",
+            type=read_count,
+            default=0,
+        ),
+        one(
+            "--force",
+            metavar="reference|free",
+            help="each step is fed the reference's state, or the engine its own tokens, too; default: own state, the "
+            "reference's tokens",
+            choices=("reference", "free"),
+        ),
         one("--metric", metavar="NAME", help="what an output is judged by; default: rel_l2"),
         each("--atol", "[output:]X", "an absolute tolerance for each element"),
         each("--rtol", "[output:]X", "a relative one, beside it"),

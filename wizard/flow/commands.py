@@ -183,6 +183,10 @@ def options(problem: Problem) -> tuple[str, ...]:
                 for n, (lo, hi) in problem.val_range.items()
             ],
         ),
+        ("--carry", problem.carry),
+        ("--carry-token", problem.carry_token),
+        ("--steps", [problem.steps] if problem.steps else []),
+        ("--force", [problem.force] if problem.force else []),
         ("--metric", [problem.metric] if problem.metric else []),
         *(
             (option, [f"{n}:{limit:g}" if n else f"{limit:g}" for n, limit in limits.items()])

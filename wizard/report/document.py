@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from narrowdown.engines.compare.loops import CurveRow
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Recipe
 from narrowdown.engines.findings import Lookalike
@@ -225,6 +226,9 @@ class Report(msgspec.Struct, frozen=True):
     cures: tuple[Workaround, ...] = ()  # all that was tried and verified, the chosen one first
     trigger: Trigger | None = None  # what triggers the first case; `null` where nobody asked
     goes_on_from: str = ""  # id of the session whose findings these are
+    loop: tuple[
+        CurveRow, ...
+    ] = ()  # of a model whose outputs go back into its inputs, step by step
     brought: tuple[Brought, ...] = ()  # tables of steps that other packages bring
     next: str = ""  # the command that continues; empty where nothing follows
     format: Literal[1] = 1  # version of this format

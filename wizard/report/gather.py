@@ -9,6 +9,7 @@ import msgspec
 
 from narrowdown.engines import findings as base, outside
 from narrowdown.engines.compare.judge import judge_shrunk
+from narrowdown.engines.compare.loops import CurveRow
 from narrowdown.engines.compare.say import say_limit, wrong_by
 from narrowdown.engines.compare.statistics import least_share
 from narrowdown.engines.compare.values import Values
@@ -155,6 +156,7 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
         scores=_last_table(state, table, "scores", Weighed),
         cures=tuple(filter(None, (workaround, *cures))),
         trigger=_trigger(state, table),
+        loop=_last_table(state, table, "curve", CurveRow),
         brought=tuple(_brought(state, table)),
         goes_on_from=state.taken_from,
         next=f"narrowdown after {shlex.quote(visible(state.id))}" if offer(state, problem) else "",

@@ -151,6 +151,7 @@ def list_sections(report: Report) -> list[Section]:
         _section("What it costs, and what a workaround buys", _scores(report)),
         *_trigger(report),
         _section("Written otherwise", _rewrites(report)),
+        *_loop(report),
         *_depth(report),
         *_layers(report),
         *(_section(f"{b.step}: {b.table}", Table(b.columns, b.rows)) for b in report.brought),
@@ -511,6 +512,44 @@ def _depth(report: Report) -> list[Section]:
     header = ("the most is added by", "operator", "arrives", "is added")
     most = Table(header, rows, frozenset({2, 3}))
     return [_section("Error by depth", Says(said), *drawn, most)]
+
+
+def _loop(report: Report) -> list[Section]:
+    """The error over the steps of a loop, and the steps that say the most."""
+    rows, metric = report.loop, report.metric
+    if not rows:
+        return []
+    drawn = curve([row.error for row in rows])
+    worst, first = max(rows, key=lambda row: row.error), next((r for r in rows if r.over), rows[0])
+    turned = next((r for r in rows if r.answer and r.answer.top1 > 0), first)
+    shown = [
+        (str(r.step), Name(r.output), _error(r.error, metric), _error(r.own, metric))
+        + (
+            (number(r.answer.kl), number(r.answer.perplexity), number(r.answer.margin))
+            if r.answer
+            else ("",) * 3
+        )
+        for r in rows
+        if r in (rows[0], first, turned, worst, rows[-1])
+    ]
+    header = (
+        "step",
+        "worst output",
+        "in the loop",
+        "by itself",
+        "KL",
+        "perplexity",
+        "margin of another token",
+    )
+    table = Table(header, shown, frozenset({0, 2, 3, 4, 5, 6}))
+    return [
+        _section(
+            "Error by step",
+            Says(f"{count(len(rows), 'step')}, on a logarithmic scale."),
+            Code(drawn, "text"),
+            table,
+        )
+    ]
 
 
 def _say_round(points: Sequence[Depth], metric: str, number_: int, rounds: int) -> str:

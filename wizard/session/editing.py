@@ -27,7 +27,8 @@ from narrowdown.wizard.session.events import (
 from narrowdown.wizard.words import count
 
 # What says how the inputs come about; the model's own digest stands in each probe.
-_INPUTS = ("inputs", "seed", "input_shapes", "val_range", "folder")
+_INPUTS = ("inputs", "seed", "input_shapes", "val_range", "folder",
+           "carry", "carry_token", "steps", "force")  # fmt: skip
 _PARTS = (
     "artifacts",
     "models",

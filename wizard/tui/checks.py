@@ -130,6 +130,9 @@ FIELDS: Mapping[str, Callable[..., object]] = {
     "seed": _typed(readers.read_seed, UNSET["seed"]),
     "input_shapes": _each(words.shape),
     "val_range": _each(words.value_range),
+    "carry": _each(words.carried),
+    "carry_token": _each(words.carried),
+    "steps": _typed(readers.read_count, UNSET["steps"]),
     "metric": lambda text: words.metric(text.strip()) or None,
     "atol": _each(lambda value: words.bounds("--atol", [value])),
     "rtol": _each(lambda value: words.bounds("--rtol", [value])),
@@ -188,7 +191,9 @@ def show_field(problem: Problem, name: str) -> str:
     match name:
         case "inputs" | "tolerance":
             return ", ".join(value)
-        case "input_shapes" | "val_range" | "atol" | "rtol" | "postprocess":
+        case (
+            "input_shapes" | "val_range" | "atol" | "rtol" | "postprocess" | "carry" | "carry_token"
+        ):
             return " ".join(
                 shlex.quote(each) if not each or set(each) & set(" \t'\"\\") else each
                 for each in value

@@ -41,7 +41,8 @@ class Eye:
     def look(self, state: State) -> Sight:
         """The pictures' data at this state."""
         findings = state.findings
-        tables = (v.tables["tensors"] for v in reversed(state.route) if "tensors" in v.tables)
+        kinds = ("tensors", "curve")  # by layer, by step of a loop
+        tables = (v.tables[n] for v in reversed(state.route) for n in kinds if n in v.tables)
         table, model = next(tables, ""), find_index(state, findings.model)
         culprit = findings.suspects[0].name if findings.suspects else ""
         suspects, here_now = suspected(findings), at_work(findings)

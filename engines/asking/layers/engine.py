@@ -70,6 +70,7 @@ def phrase(inquiry: Inquiry, question: Question) -> Measure:
         nudge=fed.nudge,
         rewrite=question.rewrite[0],
         rewrite_at=question.rewrite[1],
+        held=() if part else ctx.problem.held,
     )
 
 

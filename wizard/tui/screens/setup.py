@@ -91,6 +91,9 @@ ROWS = (
 ADVANCED = (
     Row("input_shapes", "Input shapes", "For open dimensions: name:[1,3,224,224]; blanks between several.", "as guessed"),
     Row("val_range", "Value ranges", "Of made-up inputs: name:[low,high], or [low,high] for all.", "as guessed"),
+    Row("carry", "Carry", "Outputs that go back into inputs at the next step: present.*:past.*", "nothing"),
+    Row("carry_token", "Carry tokens", "What the scores choose goes back: logits:input_ids=argmax", "nothing"),
+    Row("steps", "Steps", "Of such a loop, a whole number.", "as the inputs have, else 64"),
     Row("seed", "Seed", "Of made-up inputs, a whole number.", str(_DEFAULT.seed)),
     Row("metric", "Metric", "What an output is measured by, such as max_abs or cosine.", "rel_l2", choices.metrics),
     Row("atol", "Absolute tolerance", "For each element, with the metric elementwise; a number, or output:number.", "none"),

@@ -1,0 +1,191 @@
+"""Models whose outputs go back into their inputs: which outputs, what each step is fed, and the walk
+over the steps, on whatever runs one of them. Pure."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from narrowdown.engines.array import Array
+from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.nearest import suggest_or_list
+from narrowdown.engines.probe import LoadInputs
+
+USUAL = 64  # steps, where neither the user nor an axis of the inputs says how many
+# Words of names that say which side of a step a tensor is on, and nothing of what it holds.
+_SIDES = re.compile(
+    r"past|present|prev(?:ious)?|next|new|old|updated|curr?(?:ent)?|initial|final|out(?:put)?|in(?:put)?"
+)
+Arrays: TypeAlias = Mapping[str, Array]
+Dims: TypeAlias = tuple[int | str, ...] | None
+Stepped: TypeAlias = tuple[Arrays, Arrays]  # what a step was fed, what it gave, by name
+Declared: TypeAlias = Mapping[str, tuple[str, Dims]]  # name -> dtype, dimensions
+
+
+class Loop(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What goes back, input -> output: ``carry`` as it is; ``tokens``: of the output's last row the
+    place of its largest value. ``own``: an engine is fed the tokens that it chose, else those of
+    the reference."""
+
+    carry: dict[str, str] = {}
+    tokens: dict[str, str] = {}
+    own: bool = False
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Those that the step before gives."""
+        return frozenset((*self.carry, *self.tokens))
+
+
+def resolve(probe: LoadInputs, inputs: Collection[str], outputs: Collection[str]) -> Loop:
+    """The loop that the patterns of the probe mean: ``OUTPUT:INPUT``, ``*`` standing for the same
+    text in both, and ``OUTPUT:INPUT=argmax``. Raises ``InputProblem``."""
+    pairs: dict[str, str] = {}
+    for pattern in probe.carry:
+        pairs |= _match(pattern, inputs, outputs, "--carry")
+    chosen: dict[str, str] = {}
+    for pattern in probe.carry_token:
+        names, _, how = pattern.rpartition("=")
+        if how != "argmax":
+            raise InputProblem(
+                f"--carry-token: '{pattern}' does not end in =argmax, the one way to choose a token."
+            )
+        chosen |= _match(names, inputs, outputs, "--carry-token")
+    return Loop(pairs, chosen, probe.own_tokens)
+
+
+def _match(
+    pattern: str, inputs: Collection[str], outputs: Collection[str], option: str
+) -> dict[str, str]:
+    # Names may hold colons themselves: the pattern is split where both sides are known.
+    places = [m.start() for m in re.finditer(":", pattern)]
+    for at in places:
+        left, right = pattern[:at], pattern[at + 1 :]
+        found = re.compile("(.+)".join(map(re.escape, left.split("*"))))
+        pairs = {
+            right.replace("*", m[1]) if "*" in left else right: name
+            for name in outputs
+            if (m := found.fullmatch(name))
+        }
+        if pairs and all(name in inputs for name in pairs):
+            return pairs
+    if not places:
+        raise InputProblem(
+            f"{option}: '{pattern}' is not OUTPUT:INPUT, such as 'present.*:past.*'."
+        )
+    left, _, right = pattern.partition(":")
+    near = suggest_or_list(left.replace("*", "0"), outputs)
+    other = suggest_or_list(right.replace("*", "0"), inputs)
+    raise InputProblem(
+        f"{option}: '{pattern}' pairs no output with an input. Outputs:{near} Inputs:{other}"
+    )
+
+
+def suggest(inputs: Declared, outputs: Declared) -> str:
+    """The pattern of the pairs that names and shapes suggest; "" where there are none, or where
+    nothing but them goes in: a model of pictures that gives a picture is no loop."""
+    by_core: dict[str, list[str]] = {}
+    for name in inputs:
+        by_core.setdefault(_core(name), []).append(name)
+    pairs = []
+    for name, (dtype, dims) in outputs.items():
+        for other in by_core.get(_core(name), ()):
+            same, there = inputs[other]
+            if name != other and _core(name) and dtype == same and _fit(dims, there):
+                pairs.append((name, other))
+    if not pairs or len(pairs) == len(inputs):
+        return ""
+    found = dict.fromkeys(_shorten(*pair) if len(pairs) > 1 else ":".join(pair) for pair in pairs)
+    return " ".join(f"--carry '{pattern}'" for pattern in found)
+
+
+def _core(name: str) -> str:
+    """What a name says beside the side of the step: ``past_key_values.0.key`` and
+    ``present.0.key`` are both ``0key``, ``h0`` and ``hn`` both ``h``."""
+    words = re.sub(r"key_values|[^a-z0-9]", "", name.lower())
+    return re.sub(r"(?<=[a-z])[0n]$", "", _SIDES.sub("", words))
+
+
+def _fit(one: Dims, other: Dims) -> bool:
+    """Whether a value of one shape may be fed as the other. Vectors and numbers are no state."""
+    if one is None or other is None or len(one) != len(other) or len(one) < 2:
+        return False
+    return all(
+        a == b or isinstance(a, str) or isinstance(b, str) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _shorten(output: str, given: str) -> str:
+    """The pair with ``*`` for what both names end in."""
+    m = re.fullmatch(r"(.*?)([^a-z\n].*)\n(.*)\2", f"{output}\n{given}")
+    return f"{m[1]}*:{m[3]}*" if m else f"{output}:{given}"
+
+
+def take_back(loop: Loop, fed: Arrays, got: Arrays) -> dict[str, Array]:
+    """What a step's outputs are for the next one, by input."""
+    back = {name: got[output] for name, output in loop.carry.items()}
+    for name, output in loop.tokens.items():
+        scores, like = got[output], fed[name]
+        last = scores[:, -1] if scores.ndim == 3 else scores
+        chosen = last.argmax(axis=-1).astype(like.dtype)
+        back[name] = chosen.reshape((*chosen.shape, *[1] * (like.ndim - chosen.ndim)))
+    return back
+
+
+def walk(
+    loop: Loop, steps: int, run: Callable[[int, Arrays], Stepped], held: Collection[str] = ()
+) -> None:  # fmt: skip
+    """Run the steps in turn. ``run`` is given a step and what goes back into it, by input, and
+    gives what the step was fed and its outputs. ``held``: inputs into which nothing goes back."""
+    back: dict[str, Array] = {}
+    for step in range(steps):
+        fed, got = run(step, back)
+        back = {n: a for n, a in take_back(loop, fed, got).items() if n not in held}
+
+
+def count_steps(raw: Arrays, dims: Mapping[str, Dims], wanted: int) -> int:
+    """How many steps a sequence has: as many as are ``wanted``, else as its shortest input has.
+    Raises ``InputProblem`` where that is too short."""
+    lengths = {name: len(a) for name, a in raw.items() if is_stepped(a, dims.get(name))}
+    least = min(lengths, key=lambda name: lengths[name], default="")
+    if least and wanted > lengths[least]:
+        raise InputProblem(
+            f"The input '{least}' holds {lengths[least]} steps, and --steps asks for {wanted}."
+        )
+    return wanted or lengths.get(least, USUAL)
+
+
+def is_stepped(array: Array, dims: Dims) -> bool:
+    """Whether an input has an axis of steps in front of what the model takes."""
+    return dims is not None and array.ndim == len(dims) + 1
+
+
+def take_step(raw: Arrays, dims: Mapping[str, Dims], step: int) -> dict[str, Array]:
+    """What a sequence holds for one step, by input; an input without an axis of steps is the same
+    in all."""
+    return {n: a[step] if is_stepped(a, dims.get(n)) else a for n, a in raw.items()}
+
+
+def first_shape(dims: Sequence[int | str], known: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of a state that is not given: nothing has been carried yet along a dimension that
+    no other input has; dimension 0 and what is called so are batches."""
+    return tuple(
+        d if isinstance(d, int) else known.get(d, 1 if axis == 0 or "batch" in d.lower() else 0)
+        for axis, d in enumerate(dims)
+    )
+
+
+def follow(loop: Loop, fed: Arrays, back: Arrays, kinds: Mapping[str, str]) -> dict[str, Array]:
+    """Positions and masks for the next step, where a carried tensor has grown: positions go on by
+    one, a mask has one more column, as its last. ``kinds``: input -> ``positions`` or ``mask``."""
+    if all(back[name].shape == fed[name].shape for name in loop.carry):
+        return {}
+    return {
+        name: fed[name][..., -1:] + 1
+        if kind == "positions"
+        else np.concatenate([fed[name], fed[name][..., -1:]], axis=-1)
+        for name, kind in kinds.items()
+        if fed[name].ndim
+    }
