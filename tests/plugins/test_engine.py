@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from ..docs.shown import of
 from ..e2e.conftest import Narrowdown, Ran, command, environment
+from . import conftest
 
 DRIFT = Path(__file__).with_name("drift")
 ROOT = DRIFT.parents[2]
@@ -72,13 +74,8 @@ def put_in(folder: Path) -> dict[str, str]:
     site = folder / "site"
     for name in ("drift", "narrowdown_drift"):
         shutil.copytree(DRIFT / name, site / name, ignore=shutil.ignore_patterns("__pycache__"))
-    about = site / "drift_engine-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: drift-engine\nVersion: 1.0\n")
-    points = re.findall(r"^drift = (.*)$", (DRIFT / "pyproject.toml").read_text(), re.MULTILINE)
-    (about / "entry_points.txt").write_text(
-        f"[narrowdown.engines]\ndrift = {points[0]}\n".replace('"', "")
-    )
+    project = tomllib.loads((DRIFT / "pyproject.toml").read_text())["project"]
+    conftest.installed(site, project["name"], project["entry-points"])
     return environment(folder) | {"PYTHONPATH": str(site)}
 
 

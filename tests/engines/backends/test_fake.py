@@ -124,11 +124,6 @@ def test_a_size_that_is_no_number() -> None:
         make("fake:size=much")
 
 
-def test_what_it_claims_to_store() -> None:
-    info = make("fake:storage=float16").info
-    assert (info.storage, info.precision) == ("float16", "fp16")
-
-
 def test_only_the_sessions_that_run_are_made(
     chain: onnx.ModelProto, monkeypatch: pytest.MonkeyPatch
 ) -> None:

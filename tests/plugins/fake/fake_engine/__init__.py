@@ -40,7 +40,6 @@ DECLARATION = Declaration(
         Option("mib", "int", 1024, "memory: how much is taken before giving up.", least=1),
         Option("tactics", "int", 0, "Kernels to choose from for each node, drawn by seed and attempt; 0: no choice.", least=0),
         Option("bad", "int", 0, "With tactics: only where the nodes of the fault chose this one.", least=0),
-        Option("storage", "str", "float32", "The storage that is claimed.", ("float32", "float16", "bfloat16")),
         Option("rebuilt", "str", "", "It claims to have been built before, and that this spec builds the like.", harmless=NAMES),
         Option("level", "int", 2, "How hard it optimizes.", least=0, most=2, twin="1"),
         Option("building", "float", 0.0, "Seconds that the first build of a process takes at level 2.", least=0),

@@ -38,8 +38,6 @@ from narrowdown.engines.graph import names, schema
 from narrowdown.engines.spec import EngineSpec
 from narrowdown.engines.store.memory import PIECE
 
-_PRECISION = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
-
 
 class Fault(msgspec.Struct, frozen=True):
     """The options, typed."""
@@ -58,7 +56,6 @@ class Fault(msgspec.Struct, frozen=True):
     mib: int
     tactics: int
     bad: int
-    storage: str
     gpus: int
     level: int
     building: float
@@ -228,8 +225,8 @@ def make(spec: EngineSpec) -> Engine:
         spec=str(spec),
         version=ort.__version__,
         device=machine.cpu()[0],
-        precision=_PRECISION[fault.storage],
-        storage=fault.storage,
+        precision="fp32",
+        storage="float32",
         fingerprint=machine.fingerprint(spec.name, ort.__version__, chosen, "cpu"),
         capabilities=list_capabilities(
             keep="the fake engine ignores precision.",
