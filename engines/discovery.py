@@ -92,15 +92,9 @@ def _chosen(points: Iterable[EntryPoint]) -> tuple[Plugin, ...]:
         plugin = Plugin(point.name, *others[point])
         if (plugin.name, plugin.source) in {(p.name, p.source) for p in found}:
             continue
-        if owner := owners.get(point.name):
-            found.append(
-                msgspec.structs.replace(
-                    plugin, broken=f"{owner} has an engine of that name already."
-                )
-            )
-            continue
-        owners[point.name] = plugin.source
-        declared, broken = _load(point)
+        owner = owners.setdefault(point.name, plugin.source)
+        taken = (None, f"{owner} has an engine of that name already.")
+        declared, broken = _load(point) if owner == plugin.source else taken
         found.append(msgspec.structs.replace(plugin, declared=declared, broken=broken))
     return tuple(found)
 

@@ -33,10 +33,11 @@ def write_npy(file: BinaryIO, value: Array) -> None:
     np.lib.format.write_array(numpys, np.asarray(value), allow_pickle=False)
 
 
-def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Whatever their names: ``numpy.savez`` takes some for its own arguments. Raises
-    ``OSError``."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
+def write_npz(file: Path | BinaryIO, arrays: Mapping[str, Array]) -> None:
+    """Arrays by name, whatever their names: ``numpy.savez`` takes some for its own arguments. Types
+    that numpy lacks (bfloat16, ...) are widened. Raises ``OSError``."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, value in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+            info = zipfile.ZipInfo(f"{name}.npy")  # a fixed date: equal arrays are equal bytes
+            with archive.open(info, "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, widen_for_file(value), allow_pickle=False)

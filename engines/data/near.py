@@ -113,13 +113,7 @@ def draw_values(seen: Sequence[Array], name: str, shape: tuple[int, ...], seed: 
     """An array of that shape, each value drawn at random from ``seen``: so it has their range, and
     is what they are (ids, pixels, ones and zeros). The same for the same seed and name."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    ends = np.cumsum([a.size for a in seen])
-    at = rng.integers(ends[-1], size=shape)
-    of = np.searchsorted(ends, at, "right")
-    made = np.empty(shape, seen[0].dtype)
-    for i, a in enumerate(seen):
-        made[of == i] = a.reshape(-1)[at[of == i] - (ends[i] - a.size)]
-    return made
+    return rng.choice(np.concatenate([a.ravel() for a in seen]), shape)
 
 
 def _kind_of_input(index: GraphIndex, tensor: int, seen: Sequence[Array]) -> Kind:

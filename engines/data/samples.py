@@ -232,7 +232,7 @@ class _Loading:
         ] = {}  # of given inputs that are no signal: what the first one has there
         self.seen: dict[str, list[Array]] = {}  # of the others: what was given
         self.warnings: dict[str, None] = {}
-        self.guesses: list[str] = []
+        self.guesses: dict[str, None] = {}
         self.large: dict[str, float] = {}  # by input, where a given one is beyond what FP16 holds
         odd = next(
             (
@@ -624,10 +624,7 @@ class _Loading:
             array, scale = pixels.astype(dtype), "0 to 255"
         else:
             array, scale = (pixels.astype(np.float32) / 255).astype(dtype), "0 to 1"
-        self._add_once(
-            self.guesses,
-            f"'{source}' was read as {height if isinstance(height, int) else size[0]} by {size[1]} pixels from {scale}.",
-        )
+        self.guesses[f"'{source}' was read as {size[0]} by {size[1]} pixels from {scale}."] = None
         return np.transpose(array[None], ["NHWC".index(axis) for axis in layout])
 
     def _fit_feed(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
@@ -754,13 +751,11 @@ class _Loading:
             if name in made:
                 continue
             if name in self.seen:
-                self._add_once(
-                    self.guesses, f"'{name}': drawn at random from the values that you gave."
-                )
+                self.guesses[f"'{name}': drawn at random from the values that you gave."] = None
                 made[name] = near.draw_values(self.seen[name], name, shapes[name], seed)
             else:
                 role = self._guess_role(wanted.tensor)
-                self._add_once(self.guesses, f"'{name}': {role.because}.")
+                self.guesses[f"'{name}': {role.because}."] = None
                 dtype = dtypes.get(name, np.dtype(np.str_))
                 made[name] = roles.draw_values(role, name, dtype, shapes[name], seed, longest)
         return {name: made[name] for name in self.wanted}
@@ -819,7 +814,7 @@ class _Loading:
                 shown = (
                     f"{first[name].reshape(-1)[0]} as" if first[name].size == 1 else "the same as"
                 )
-                self._add_once(self.guesses, f"'{name}': {shown} in your first sample.")
+                self.guesses[f"'{name}': {shown} in your first sample."] = None
 
     def _shape_values(self) -> dict[str, Array]:
         """Inputs that hold a shape themselves: a vector of integers with one element for each
@@ -830,9 +825,7 @@ class _Loading:
             whole = wanted.tensor.dtype.startswith(("int", "uint"))
             if whole and wanted.dims is not None and wanted.dims == (len(told),):
                 values[name] = np.array(told, np_dtype(wanted.tensor.dtype))
-                self._add_once(
-                    self.guesses, f"'{name}' was taken for a shape: its values are {list(told)}."
-                )
+                self.guesses[f"'{name}' was taken for a shape: its values are {list(told)}."] = None
         return values
 
     def _guess_role(self, tensor: Tensor) -> roles.Role:
@@ -845,20 +838,18 @@ class _Loading:
     def _guessed_shape(self, wanted: _Wanted, symbols: dict[str, int]) -> tuple[int, ...]:
         name = wanted.tensor.name
         if wanted.dims is None:
-            self._add_once(
-                self.guesses,
-                f"'{name}' has no declared shape: one element was taken (--input-shapes changes it).",
-            )
+            self.guesses[
+                f"'{name}' has no declared shape: one element was taken (--input-shapes changes it)."
+            ] = None
             return (1,)
         shape, bound, guessed = roles.guess_shape(
             wanted.dims, bool(_image_layout(wanted.dims)), symbols
         )
         symbols.update(bound)
         if guessed:
-            self._add_once(
-                self.guesses,
-                f"'{name}' was given the shape {list(shape)}: {', '.join(guessed)} (--input-shapes changes it).",
-            )
+            self.guesses[
+                f"'{name}' was given the shape {list(shape)}: {', '.join(guessed)} (--input-shapes changes it)."
+            ] = None
         return shape
 
     # -- to disk
@@ -872,10 +863,6 @@ class _Loading:
         count = sizes.pop() if len(sizes) == 1 and self.batch != "none" else 0
         rows = count if count > 1 else 0  # one row is the feed itself
         return _write_feed(folder, name, source, arrays, rows, self.batch == "free")
-
-    def _add_once(self, where: list[str], sentence: str) -> None:
-        if sentence not in where:
-            where.append(sentence)
 
 
 def _split_rows(arrays: Mapping[str, Array], rows: int) -> list[Mapping[str, Array]]:

@@ -261,11 +261,15 @@ class Incoming:
         self._file.close()
         self._path.unlink(missing_ok=True)
 
-    def write(self, piece: bytes) -> None:
-        """Append a piece."""
+    def write(self, piece: bytes | memoryview) -> int:
+        """Append a piece; how many bytes it has."""
         self._sha.update(piece)
         write_sparse(self._file, piece)
         self._size += len(piece)
+        return len(piece)
+
+    def flush(self) -> None:
+        """What ``zipfile`` asks of a stream."""
 
     def append(self, pieces: Iterable[bytes]) -> int:
         """Append a tensor, aligned; returns where it starts."""
@@ -292,8 +296,8 @@ class Writer(Incoming):
     """Appends tensors to a new weights file: the same weights are one file."""
 
     def __init__(self, folder: Path) -> None:
-        super().__init__(folder / FOLDER)
         self._folder = folder / FOLDER
+        super().__init__(self._folder)
         self._pending: list[tuple[TensorProto, int, int]] = []
 
     def add(self, tensor: TensorProto, pieces: Iterable[bytes]) -> None:

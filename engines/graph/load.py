@@ -164,7 +164,7 @@ def import_model(
     _check_external(proto, path)
     warnings += _flatten(proto, notes)
     graph = proto.graph
-    _check_names(graph)
+    check_names(graph)
     if _sort_nodes(graph):
         notes.append("The nodes were not in topological order; they were sorted.")
     if not graph.node:
@@ -579,8 +579,8 @@ def _weights_file(path: Path, location: str) -> Path:
     return file
 
 
-def _check_names(graph: GraphProto) -> None:
-    """Every tensor has one maker and every read has something to read."""
+def check_names(graph: GraphProto) -> None:
+    """Every tensor has one maker and every read has something to read. Raises ``ModelProblem``."""
     seen: set[str] = set()
     sources = (
         *(i.name for i in graph.input),

@@ -2,6 +2,7 @@
 log."""
 
 from collections.abc import Iterable
+from itertools import groupby
 
 ALL = "*"
 # Ids in one text: no model has a tenth as many nodes. "0-999999999999" in a stranger's journal took
@@ -12,16 +13,10 @@ MOST = 1 << 22
 def encode(ids: Iterable[int]) -> str:
     """Ids, in any order, as sorted ranges; the empty set is ``""``."""
     parts: list[str] = []
-    start = last = -2
-    for i in sorted(set(ids)):
-        if i == last + 1:
-            last = i
-            continue
-        if last >= 0:
-            parts.append(f"{start}-{last}" if last > start else str(start))
-        start = last = i
-    if last >= 0:
-        parts.append(f"{start}-{last}" if last > start else str(start))
+    # Of ids without a gap each is as far from its place among all.
+    for _, run in groupby(enumerate(sorted(set(ids))), lambda placed: placed[1] - placed[0]):
+        listed = [i for _, i in run]
+        parts.append(f"{listed[0]}-{listed[-1]}" if len(listed) > 1 else str(listed[0]))
     return ",".join(parts)
 
 

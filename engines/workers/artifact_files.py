@@ -3,17 +3,15 @@ or in a folder."""
 
 import os
 import secrets
-import zipfile
 from collections.abc import Collection, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import BinaryIO, cast
 
-import numpy as np
 from onnx import ModelProto
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data.arrays import widen_for_file
+from narrowdown.engines.data.arrays import write_npz
 from narrowdown.engines.graph import converted, external, protos, schema
 from narrowdown.engines.graph.standing_alone import INSIDE, bring_weights, write_with_weights
 from narrowdown.engines.store.content import Store
@@ -94,27 +92,8 @@ def put_arrays(store: Store, arrays: Mapping[str, Array]) -> str:
     """Store arrays by name as an npz that plain numpy reads. Types that numpy lacks (bfloat16, ...)
     are widened to float32, which holds each of their values."""
     with external.Incoming(store.artifacts) as incoming:
-        file = _Counted(incoming)
-        with zipfile.ZipFile(cast(BinaryIO, file), "w", zipfile.ZIP_STORED) as archive:
-            for name, value in arrays.items():
-                info = zipfile.ZipInfo(f"{name}.npy")  # a fixed date: equal arrays are one artifact
-                with archive.open(info, "w", force_zip64=True) as entry:
-                    np.lib.format.write_array(entry, widen_for_file(value), allow_pickle=False)
+        write_npz(cast(BinaryIO, incoming), arrays)
         return incoming.place(store.path)
-
-
-class _Counted:
-    """The part of a file that ``zipfile`` needs to write a stream."""
-
-    def __init__(self, incoming: external.Incoming) -> None:
-        self._incoming = incoming
-
-    def write(self, data: bytes | memoryview) -> int:
-        self._incoming.write(bytes(data))
-        return len(data)
-
-    def flush(self) -> None:
-        return
 
 
 def write_model(

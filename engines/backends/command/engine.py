@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 
 from narrowdown.engines import options
 from narrowdown.engines.array import Array
@@ -36,7 +35,8 @@ from narrowdown.engines.checker import command
 from narrowdown.engines.checker.private_copies import run_agreed
 from narrowdown.engines.data import held
 from narrowdown.engines.data.input_problem import InputProblem
-from narrowdown.engines.graph import external, schema
+from narrowdown.engines.faults import signal_name
+from narrowdown.engines.graph import external, protos, schema
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.standing_alone import write_with_weights
 from narrowdown.engines.graph.typed import to_precision
@@ -277,12 +277,7 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
     ):
         return model
     copy = deepcopy(model)
-    with contextlib.suppress(
-        onnx.shape_inference.InferenceError, RuntimeError, ValueError, EncodeError
-    ):
-        inferred = onnx.shape_inference.infer_shapes(model).graph.output
-        del copy.graph.output[:]
-        copy.graph.output.extend(inferred)
+    protos.refill(copy.graph.output, schema.infer_shapes(model).graph.output)
     types = schema.element_types(model)
     for output in copy.graph.output:
         if not output.type.WhichOneof("value") and types.get(output.name):
@@ -300,9 +295,7 @@ def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
         raise EngineFault("refused", ran.message)
     if ran.status == "lost" or ran.signal:
         number = ran.signal or int(signal.SIGKILL)
-        fault = EngineFault(
-            "crash", f"The {what} died of signal {number}{_named(number)}. {_heard(ran)}"
-        )
+        fault = EngineFault("crash", f"The {what} died of {signal_name(number)}. {_heard(ran)}")
         fault.signal = number
         raise fault
     said = f"The {what} ended with exit code {ran.returncode}: {_last(ran)}"
@@ -311,13 +304,6 @@ def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
     if _NO_MEMORY.search(text):
         raise EngineFault("out-of-memory", said)
     raise EngineFault("build-failed" if building else "error", said)
-
-
-def _named(number: int) -> str:
-    try:
-        return f" ({signal.Signals(number).name})"
-    except ValueError:
-        return ""
 
 
 def _last(ran: command.CheckResult) -> str:

@@ -54,7 +54,7 @@ def check_part(found: Found) -> CheckPart:
         settings["deterministic"] = True
     if chosen["custom_ops"]:
         settings["custom_ops"] = list(chosen["custom_ops"])
-    return CheckPart(literal_source(), settings)
+    return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
 
 
 def plug_in_name(library: str) -> str:
@@ -84,13 +84,8 @@ def tell_provider(chosen: Mapping[str, Any]) -> dict[str, str]:
 
 def literal_session() -> CheckPart:
     """A session that computes the file as it is written, on one thread."""
-    return CheckPart(
-        literal_source(), {"level": LEVELS["disabled"], "threads": 1, "config": PLAIN_WEIGHTS}
-    )
-
-
-def literal_source() -> str:
-    return _SOURCE.read_text(encoding="utf-8")
+    settings = {"level": LEVELS["disabled"], "threads": 1, "config": PLAIN_WEIGHTS}
+    return CheckPart(_SOURCE.read_text(encoding="utf-8"), settings)
 
 
 def lines(_: Found, command: CaseCommand) -> list[str]:

@@ -27,7 +27,7 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.reference import DECLARATION
 from narrowdown.engines.backends.reference.operators import IGNORED, OWN, WRONG
-from narrowdown.engines.graph import converted, external, names, protos
+from narrowdown.engines.graph import converted, external, load, names, protos
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.graph.typed import to_float64, to_precision
@@ -61,7 +61,10 @@ class Evaluation:
         bare = convert(bare)
         self._inputs = {i.name: int(i.type.tensor_type.elem_type) for i in model.graph.input}
         self._outputs = [o.name for o in model.graph.output]
-        _check_names(model.graph)
+        try:
+            load.check_names(model.graph)
+        except ModelProblem as error:
+            raise EngineFault("invalid-model", str(error)) from error
         _refuse_untrusted(model.graph)
         self._evaluator: Any
         try:
@@ -165,28 +168,9 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _check_names(graph: onnx.GraphProto) -> None:
-    """Every name read is defined before it is. The evaluator itself would notice in the middle of a
-    run."""
-    known = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {""}
-    known.update(s.values.name for s in graph.sparse_initializer)
-    for node in graph.node:
-        for name in (*node.input, *names.captures(node)):
-            if name not in known:
-                raise EngineFault(
-                    "invalid-model", f"The node '{node.name or node.op_type}' reads '{name}', which nothing before it makes."
-                )  # fmt: skip
-        known.update(node.output)
-    for output in graph.output:
-        if output.name not in known:
-            raise EngineFault("invalid-model", f"Nothing makes the output '{output.name}'.")
-
-
 def _refuse_untrusted(graph: onnx.GraphProto) -> None:
     """Raises ``EngineFault`` for a node that might be computed otherwise than it is written."""
-    for node in graph.node:
-        for body in names.bodies(node):
-            _refuse_untrusted(body)
+    for node in names.all_nodes(graph.node):
         standard = node.domain in ("", "ai.onnx")
         if standard and node.op_type in WRONG:
             raise EngineFault(

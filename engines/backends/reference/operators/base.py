@@ -1,5 +1,6 @@
 """What our operators share: they know which version of the operator the model asks for."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,18 @@ def read_pads(
         return (less, more) if auto == "SAME_UPPER" else (more, less)
     pads = read_ints(given if auto == "NOTSET" else {}, "pads", 2 * len(sizes), 0)
     return pads[: len(sizes)], pads[len(sizes) :]
+
+
+def view_windows(
+    x: Array, many: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> Array:  # fmt: skip
+    """[samples, channels, *windows, *kernel]: what each of so many windows reads of ``x``, which
+    nothing is copied of."""
+    reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    every = np.lib.stride_tricks.sliding_window_view(x, reach, axis=tuple(range(2, x.ndim)))
+    steps = [slice(None, n * s, s) for n, s in zip(many, strides, strict=True)]
+    taps = [slice(None, None, d) for d in dilations]
+    return every[(slice(None), slice(None), *steps, *taps)]
 
 
 class Operator(OpRun):  # type: ignore[misc]

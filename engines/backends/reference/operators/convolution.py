@@ -14,6 +14,7 @@ from narrowdown.engines.backends.reference.operators.base import (
     Operator,
     read_ints,
     read_pads,
+    view_windows,
 )
 
 
@@ -32,20 +33,12 @@ class Conv(Operator):
         sizes = [(n - r) // s + 1 for n, r, s in zip(padded.shape[2:], reach, strides, strict=True)]
         weights = w.reshape(group, w.shape[0] // group, -1)
         made = np.empty((x.shape[0], group, w.shape[0] // group, math.prod(sizes)), x.dtype)
-        one = math.prod(kernel) == math.prod(strides) == 1  # the windows are the input itself
-        windows = np.empty((group, w.shape[1], *kernel, *sizes) if not one else 0, x.dtype)
-        for sample, out in zip(
-            padded, made, strict=True
-        ):  # one at a time: the windows are as many times larger as the kernel is
-            channels = sample.reshape(group, w.shape[1], *sample.shape[1:])
-            for place in itertools.product(*map(range, kernel)) if not one else ():
-                at: Any = (slice(None), slice(None), *place)
-                where = (
-                    slice(p * d, p * d + s * (n - 1) + 1, s)
-                    for p, d, s, n in zip(place, dilations, strides, sizes, strict=True)
-                )
-                windows[at] = channels[:, :, *where]
-            out[:] = weights @ (channels if one else windows).reshape(group, weights.shape[2], -1)
+        read = view_windows(padded, sizes, kernel, strides, dilations)
+        inner = tuple(range(1 + spatial, 1 + 2 * spatial))  # the kernel's dimensions of a sample
+        for windows, out in zip(read, made, strict=True):
+            # One at a time, as they are copied: as many times larger as the kernel is.
+            columns = np.moveaxis(windows, inner, range(1, 1 + spatial))
+            out[:] = weights @ columns.reshape(group, weights.shape[2], -1)
         result = made.reshape(x.shape[0], w.shape[0], *sizes)
         if b is not None:
             result = result + b.reshape(-1, *(1,) * spatial)

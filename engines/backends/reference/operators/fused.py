@@ -118,11 +118,16 @@ class FusedMatMul(Contrib):
         return (np.asarray(self.number("alpha", 1.0) * np.matmul(left, right)).astype(a.dtype),)
 
 
-class _SkipNormalization(Contrib):
+class SkipLayerNormalization(Contrib):
     centred = True
 
-    def normalize(
-        self, x: Array, skip: Array, gamma: Array, beta: Array | None, bias: Array | None
+    def compute(  # type: ignore[override]
+        self,
+        x: Array,
+        skip: Array,
+        gamma: Array,
+        beta: Array | None = None,
+        bias: Array | None = None,
     ) -> tuple[Array, ...]:
         total = wide(x) + wide(skip) + (0 if bias is None else wide(bias))
         mean = (
@@ -141,19 +146,7 @@ class _SkipNormalization(Contrib):
         return found[: len(self.onnx_node.output)]
 
 
-class SkipLayerNormalization(_SkipNormalization):
-    def compute(  # type: ignore[override]
-        self,
-        x: Array,
-        skip: Array,
-        gamma: Array,
-        beta: Array | None = None,
-        bias: Array | None = None,
-    ) -> tuple[Array, ...]:
-        return self.normalize(x, skip, gamma, beta, bias)
-
-
-class SkipSimplifiedLayerNormalization(_SkipNormalization):
+class SkipSimplifiedLayerNormalization(SkipLayerNormalization):
     """By the root mean square alone."""
 
     centred = False
@@ -161,7 +154,7 @@ class SkipSimplifiedLayerNormalization(_SkipNormalization):
     def compute(  # type: ignore[override]
         self, x: Array, skip: Array, gamma: Array, bias: Array | None = None
     ) -> tuple[Array, ...]:
-        return self.normalize(x, skip, gamma, None, bias)
+        return super().compute(x, skip, gamma, None, bias)
 
 
 class TransposeMatMul(FusedMatMul):

@@ -4,7 +4,7 @@ Without AveragePool here, onnx 1.23.2 computes 23 of the sweep's 896 cases wrong
 is off in 38 that nobody settles."""
 
 import itertools
-from collections.abc import Iterator
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,15 +14,14 @@ from narrowdown.engines.backends.reference.operators.base import (
     Operator,
     read_ints,
     read_pads,
+    view_windows,
 )
 
 
 class _Windows(NamedTuple):
-    """``first``: where the first window begins, below 0 in the padding. ``many``: windows in each
-    dimension. ``pads``: (before, after) that are padding by the attributes; beyond it a window is
-    cut off."""
+    """``many``: windows in each dimension. ``pads``: (before, after) that are padding by the
+    attributes; beyond it a window is cut off."""
 
-    first: list[int]
     many: list[int]
     pads: list[tuple[int, int]]
     kernel: list[int]
@@ -45,33 +44,28 @@ def _lay_windows(sizes: tuple[int, ...], given: dict[str, Any]) -> _Windows:
         # A window that would begin behind the input and its padding in front is none.
         many -= int(up and (many - 1) * s >= n + before)
         count.append(max(0, many))
-    return _Windows([-before for before, _ in around], count, around, kernel, strides, dilations)
+    return _Windows(count, around, kernel, strides, dilations)
 
 
-def _iterate_taps(
-    w: _Windows, sizes: tuple[int, ...]
-) -> Iterator[tuple[tuple[int, ...], list[Array], list[Array]]]:
-    """For each place in the kernel: the place, and by dimension the index that each window reads
-    there (below 0 or beyond the end in the padding) and whether that is inside of the input."""
-    for place in itertools.product(*map(range, w.kernel)):
-        reads = [
-            first + p * d + s * np.arange(many)
-            for first, p, d, s, many in zip(
-                w.first, place, w.dilations, w.strides, w.many, strict=True
-            )
-        ]
-        yield place, reads, [(r >= 0) & (r < n) for r, n in zip(reads, sizes, strict=True)]
+def _read(x: Array, w: _Windows, outside: Any) -> Array:
+    """[samples, channels, *windows, *kernel]: what each window reads of what is padded already, and
+    ``outside`` beyond it, where ``ceil_mode`` lets a window begin."""
+    reach = [(k - 1) * d + 1 for k, d in zip(w.kernel, w.dilations, strict=True)]
+    beyond = [
+        (0, max(0, max(0, many - 1) * s + r - n))
+        for many, s, r, n in zip(w.many, w.strides, reach, x.shape[2:], strict=True)
+    ]
+    return view_windows(
+        np.pad(x, [(0, 0), (0, 0), *beyond], constant_values=outside),
+        w.many,
+        w.kernel,
+        w.strides,
+        w.dilations,
+    )
 
 
-def _read_windows(
-    x: Array, reads: list[Array], inside: list[Array], outside: Any
-) -> tuple[Array, Array]:
-    """(what every window reads there, ``outside`` in the padding; whether it is of the input)."""
-    places: Any = np.ix_(*(np.clip(r, 0, n - 1) for r, n in zip(reads, x.shape[2:], strict=True)))
-    within = np.ones([len(i) for i in inside], bool)
-    for axis, i in enumerate(inside):
-        within &= i.reshape([-1 if a == axis else 1 for a in range(len(inside))])
-    return np.where(within, x[:, :, *places], outside), within
+def _pad(x: Array, w: _Windows, value: Any) -> Array:
+    return np.pad(x, [(0, 0), (0, 0), *w.pads], constant_values=value)
 
 
 class MaxPool(Operator):
@@ -81,50 +75,36 @@ class MaxPool(Operator):
         lowest = np.array(-np.inf if x.dtype.kind not in "iub" else np.iinfo(x.dtype).min).astype(
             x.dtype
         )
-        best = np.full((*x.shape[:2], *w.many), lowest, x.dtype)
-        where = np.zeros(best.shape, np.int64)
-        chosen = np.zeros(best.shape, bool)
-        steps = (
-            np.cumprod([1, *sizes[:0:-1]])[::-1]
-            if not given.get("storage_order")
-            else np.cumprod([1, *sizes[:-1]])
-        )
-        for _, reads, inside in _iterate_taps(w, sizes):
-            value, within = _read_windows(x, reads, inside, lowest)
-            flat = np.zeros(w.many, np.int64)
-            for axis, (r, step) in enumerate(zip(reads, steps, strict=True)):
-                flat = flat + (r * int(step)).reshape(
-                    [-1 if a == axis else 1 for a in range(len(reads))]
-                )
-            better = within & (~chosen | (value > best) | (np.isnan(value) & ~np.isnan(best)))
-            best, where = np.where(better, value, best), np.where(better, flat, where)
-            chosen |= better
+        inner = tuple(range(-len(sizes), 0))  # the kernel's dimensions
+        read = _read(_pad(x, w, lowest), w, lowest)
+        best = read.max(axis=inner)
         if len(self.onnx_node.output) < 2:
-            return (best.astype(x.dtype),)
-        planes = np.arange(int(np.prod(x.shape[:2]))).reshape(
-            *x.shape[:2], *(1,) * len(sizes)
-        ) * int(np.prod(sizes))
-        return best.astype(x.dtype), where + planes
+            return (best,)
+        inside = _read(_pad(np.ones((1, 1, *sizes), bool), w, False), w, False)
+        most = np.expand_dims(best, inner)
+        first = inside & ((read == most) | (np.isnan(read) & np.isnan(most)))
+        order: Any = "F" if given.get("storage_order") else "C"
+        numbers = np.arange(math.prod(sizes)).reshape(1, 1, *sizes, order=order)
+        flat = np.broadcast_to(_read(_pad(numbers, w, 0), w, 0), read.shape)
+        one_by_one = (*best.shape, math.prod(w.kernel))
+        at = first.reshape(one_by_one).argmax(axis=-1)[..., None]
+        where = np.take_along_axis(flat.reshape(one_by_one), at, axis=-1)[..., 0]
+        planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *[1] * len(sizes))
+        return best, (where + planes * math.prod(sizes)).astype(np.int64)
 
 
 class AveragePool(Operator):
     def _run(self, x: Array, **given: Any) -> tuple[Array]:
         sizes = x.shape[2:]
         w = _lay_windows(sizes, given)
-        total = np.zeros((*x.shape[:2], *w.many), x.dtype)
-        counted = np.zeros(w.many, x.dtype)
-        for _, reads, inside in _iterate_taps(w, sizes):
-            value, within = _read_windows(x, reads, inside, x.dtype.type(0))
-            total = total + value
-            if given.get(
-                "count_include_pad"
-            ):  # the padding counts, and what ceil_mode reads behind it does not
-                spans = zip(reads, sizes, w.pads, strict=True)
-                padded = [(r >= -before) & (r < n + after) for r, n, (before, after) in spans]
-                within = np.ones(w.many, bool)
-                for axis, p in enumerate(padded):
-                    within &= p.reshape([-1 if a == axis else 1 for a in range(len(padded))])
-            counted = counted + within
+        read = _read(_pad(x, w, 0), w, 0)
+        total = np.zeros(read.shape[: x.ndim], x.dtype)
+        for place in itertools.product(*map(range, w.kernel)):
+            total = total + read[(..., *place)]
+        # The padding may count, and what ceil_mode reads behind it does not.
+        padded = bool(given.get("count_include_pad"))
+        inside = _read(_pad(np.ones((1, 1, *sizes), x.dtype), w, padded), w, 0)
+        counted = inside.sum(axis=tuple(range(-len(sizes), 0)))
         return ((total / counted).astype(x.dtype),)
 
 
