@@ -106,8 +106,6 @@ def show_value(value: Any) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return number(value)
-    if isinstance(value, str):
-        return value
     if isinstance(value, Mapping):
         return ", ".join(f"{k} {show_value(v)}" for k, v in value.items()) or "?"
     if isinstance(value, list | tuple):

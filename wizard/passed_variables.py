@@ -17,17 +17,11 @@ from narrowdown.engines.checker import environment
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import write_own
 from narrowdown.wizard import trust
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders, removal
 from narrowdown.wizard.session.problems import SessionProblem, of_system
-
-
-class HandedProblem(SessionProblem):
-    """``--pass-env`` cannot be done as it was said."""
-
-    code = Exit.BAD_USAGE
 
 
 class Handed(msgspec.Struct, frozen=True):
@@ -41,14 +35,14 @@ def chosen(place: Path, named: Sequence[str] = (), executor: str = LOCAL) -> tup
     """The names for the session in this folder: those that were said now, else those of before.
     They are remembered.
 
-    Raises HandedProblem as ``refuse`` does, and where the session's checker has been asked already
+    Raises BadUsage as ``refuse`` does, and where the session's checker has been asked already
     and was given others; SessionProblem where they cannot be remembered.
     """
     problem = folders.describe(place).problem
     names, before = tuple(dict.fromkeys(named)), remembered(place, problem)
     if names and differ(place, problem, names) and folders.load(place).known:
         gave = ", ".join(before or ()) or "none"
-        raise HandedProblem(
+        raise BadUsage(
             f"The checker of this session has answered with other variables passed on ({gave}), and answers of two kinds cannot "
             f"be mixed. Begin a new session with --pass-env {' --pass-env '.join(names)}."
         )
@@ -66,19 +60,19 @@ def differ(place: Path, problem: Problem, names: Sequence[str]) -> bool:
 
 
 def refuse(problem: Problem, names: Sequence[str], executor: str = LOCAL) -> None:
-    """Raise HandedProblem where a name cannot be handed on, or there is nobody here to hand it
+    """Raise BadUsage where a name cannot be handed on, or there is nobody here to hand it
     to."""
     if names and not problem.check:
-        raise HandedProblem(
+        raise BadUsage(
             "--pass-env hands variables to an external checker: give its command with --check, too."
         )
     if names and executor != LOCAL:
-        raise HandedProblem(
+        raise BadUsage(
             "--pass-env passes on variables of this machine, and --executor asks others: leave one of them out."
         )
     for name in names:
         if said := environment.fault(name):
-            raise HandedProblem(f"--pass-env: {said}")
+            raise BadUsage(f"--pass-env: {said}")
 
 
 def remembered(place: Path, problem: Problem) -> tuple[str, ...] | None:

@@ -8,6 +8,7 @@ import pytest
 
 from narrowdown.engines.probe import Measurement
 from narrowdown.wizard import passed_variables
+from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.drive import say_missed
 from narrowdown.wizard.session import folder as folders
@@ -74,7 +75,7 @@ def test_a_session_that_names_variables_is_not_heard(tmp_path: Path) -> None:
 def test_what_cannot_be_handed_on_is_refused(
     check: str, names: list[str], executor: str, said: str
 ) -> None:
-    with pytest.raises(passed_variables.HandedProblem, match=said) as refused:
+    with pytest.raises(BadUsage, match=said) as refused:
         passed_variables.refuse(Problem(model="m", check=check), names, executor)
     assert refused.value.code == 2
 
@@ -85,7 +86,7 @@ def test_one_that_is_set_no_more_is_named_when_the_session_goes_on(
     place = session(tmp_path / "s")
     passed_variables.chosen(place, ["HF_TOKEN"])
     monkeypatch.delenv("HF_TOKEN")
-    with pytest.raises(passed_variables.HandedProblem, match="'HF_TOKEN' is not set here"):
+    with pytest.raises(BadUsage, match="'HF_TOKEN' is not set here"):
         passed_variables.chosen(place)
 
 

@@ -35,7 +35,7 @@ from narrowdown.wizard.bundle.withheld import (
     replace_weights,
     withheld,
 )
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.report.document import Report, Workaround, to_json
 from narrowdown.wizard.report.gather import Table, case_files, confirmed
 from narrowdown.wizard.report.hand_on import APPLY
@@ -52,12 +52,6 @@ KEEP_SCRIPT = "keep_fp32.py"
 REPORTS = ("report.md", "report.html", "report.json")
 TRACES = "traces.txt"
 NO_FILES = "The model of this case could not be kept when it was found: check.py and the commands have nothing to run here."
-
-
-class Occupied(SessionProblem):
-    """Something else lies where the bundle is to go."""
-
-    code = Exit.BAD_USAGE
 
 
 class NothingToExport(SessionProblem):
@@ -83,7 +77,8 @@ def export(
     reference and the case's own check, held to ``consent``. ``worked_around``: as ``hand_on``.
     ``tell``: is told what became of the weights, and what still says whose the bundle is.
 
-    Raises NothingToExport, SessionProblem, OSError, MachineProblem.
+    Raises NothingToExport, SessionProblem, OSError, MachineProblem; BadUsage where something else
+    lies there.
     """
     try:
         target = target.absolute()
@@ -130,9 +125,9 @@ def _move_into_place(made: Path, target: Path) -> None:
     name first, its files with the folder of ``made``."""
     if target.exists():
         if not target.is_dir():
-            raise Occupied(f"'{target}' is there and is no folder; name another one.")
+            raise BadUsage(f"'{target}' is there and is no folder; name another one.")
         if any(target.iterdir()) and not (target / "check.py").is_file():
-            raise Occupied(f"'{target}' is not empty and holds no bundle; name another folder.")
+            raise BadUsage(f"'{target}' is not empty and holds no bundle; name another folder.")
         target.rename(made.with_name("before"))
     made.rename(target)
 

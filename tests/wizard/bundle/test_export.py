@@ -36,6 +36,7 @@ from narrowdown.wizard.bundle.models import (
     place_scripts,
     write_worked_around,
 )
+from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.cured import files_of
@@ -571,7 +572,7 @@ def test_export_replaces_a_bundle_and_nothing_else(session: Path, tmp_path: Path
     other = tmp_path / "other"
     other.mkdir()
     (other / "precious").write_text("x")
-    with pytest.raises(SessionProblem, match="holds no bundle"):
+    with pytest.raises(BadUsage, match="holds no bundle"):
         export(read(session), other)
     assert (other / "precious").read_text() == "x"
     assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")], (
