@@ -57,11 +57,10 @@ def begin_after(
         problem = msgspec.structs.replace(
             problem, score=score, digests={**problem.digests, **digest_score(score)}
         )
-    if step:
-        alone = msgspec.structs.replace(problem, flow=PREFIX + step)
-        return edit(source, alone, single_flow(step, params), taken=_take_findings(source))
-    problem = msgspec.structs.replace(problem, flow=FLOW)
-    return edit(source, problem, load(FLOW).text, taken=_take_findings(source))
+    flow = PREFIX + step if step else FLOW
+    text = single_flow(step, params) if step else load(FLOW).text
+    asked = msgspec.structs.replace(problem, flow=flow)
+    return edit(source, asked, text, taken=_take_findings(source))
 
 
 def ask_one(source: Path, step: str, executor: str = LOCAL) -> Path:

@@ -120,7 +120,8 @@ def _write_files(
     copied = {**whole, **{target.with_name(name): kept[name] for name in beside}}
     found = find_sound(store, {place.name: digest for place, digest in copied.items()})
     for place in copied:
-        _copy(found[place.name], place)
+        with atomic(place) as temporary:
+            shutil.copyfile(found[place.name], temporary)
     write_whole(store, {place: place for place in whole})
     return str(target) if made else None, str(neighbour) if neighbour in whole else None
 
@@ -186,9 +187,3 @@ def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
             )
         except OSError as error:
             raise OSError(error.errno, error.strerror, error.filename or str(pairs[0][1])) from None
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Whole or not at all."""
-    with atomic(target) as temporary:
-        shutil.copyfile(source, temporary)

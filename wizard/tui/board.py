@@ -94,8 +94,6 @@ class Board:
                         self._started(event)
                     case ProbeFinished(run=self._run):
                         self._measured(event)
-                    case _:
-                        pass
         return bool(news)
 
     @property

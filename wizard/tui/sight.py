@@ -65,12 +65,6 @@ class Eye:
 
 
 def _depth(rows: list[dict[str, Any]], culprit: str) -> tuple[tuple[float, ...], int]:
-    logs: list[float] = []
-    here = -1
-    for row in rows:
-        error = row.get("error")
-        if isinstance(error, int | float):
-            if culprit and row.get("node") == culprit and here < 0:
-                here = len(logs)
-            logs.append(log_error(float(error)))
-    return tuple(logs), here
+    known = [row for row in rows if isinstance(row.get("error"), int | float)]
+    named = (i for i, row in enumerate(known) if culprit and row.get("node") == culprit)
+    return tuple(log_error(float(row["error"])) for row in known), next(named, -1)

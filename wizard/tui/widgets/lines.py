@@ -1,6 +1,7 @@
 """A widget whose text depends on its width, so that names are elided in the middle and columns line
 up."""
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from typing import Generic, TypeVar
@@ -190,12 +191,9 @@ def pairs(
     for label, value in rows:
         names = literal(label, "$quiet").wrap(column)
         values = wrap_words(literal(value, style), max(1, width - column - 2))
-        for index in range(max(len(names), len(values))):
-            left = names[index] if index < len(names) else Content()
-            right = values[index] if index < len(values) else Content()
-            found.append(
-                Content.assemble(left.pad_right(max(0, column - left.cell_length)), "  ", right)
-            )
+        for left, right in itertools.zip_longest(names, values, fillvalue=Content()):
+            label_cell = left.pad_right(max(0, column - left.cell_length))
+            found.append(Content.assemble(label_cell, "  ", right))
     return found
 
 
