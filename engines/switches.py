@@ -62,13 +62,6 @@ def list_switches(engine: str, info: EngineInfo) -> Switches:
     return Switches(engine, tuple(sorted(optimizers)), options, bool(optimizers) and info.apart)
 
 
-def find_exact(engine: str, info: EngineInfo) -> str:
-    """The engine's spec with FP32 computed as FP32; "" where it is, or where no option says so. On
-    an H100 basic_pitch with everything in FP32 is wrong by 0.02 % or 1.23 %, as TensorRT's timing
-    decides about TF32."""
-    return set_option(engine, info, lambda option: option.exact)
-
-
 def set_option(engine: str, info: EngineInfo, wanted: Callable[[Option], str]) -> str:
     """The engine's spec with the first option that has not the value that is wanted of it at that
     value; "" where there is none. ``wanted``: "" of an option of which nothing is."""

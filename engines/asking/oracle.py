@@ -138,7 +138,9 @@ def make_oracle(inquiry: Inquiry) -> Oracle:
     """Every layer that this failure needs, the innermost first."""
     ctx, findings, signature = inquiry.ctx, inquiry.findings, inquiry.signature
     ask: Ask = ask_checker(inquiry) if ctx.check else ask_engine(inquiry)
-    if signature.kind == "build" and ctx.can("build", untold=True):
+    # What cannot run here can still refuse, or crash, while it is built.
+    refused = signature.kind == "build" or not ctx.can("run", untold=True)
+    if refused and ctx.can("build", untold=True):
         ask = only_build(ask)
     ask = run_repeatedly(ask, findings.looks)
     if findings.tactics:

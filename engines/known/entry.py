@@ -74,6 +74,7 @@ class Bug(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
     ``mended``: the first release that has it and the first that has it no more; "" where nobody
     said. ``precision``: what the engine must compute in; none: whatever. ``fails``: wrong values,
     or the engine refuses the model. ``switch_off``: switches of the engine that cure it.
+    ``looks``: none where the thread names no operator; nothing looks like it then.
     ``settings``: options that the construction is run with. ``fires``, ``beside``: its trigger, as
     changes of the construction (``engines.known.variant``) with which it still fails, and with
     which it does not."""

@@ -191,7 +191,7 @@ class Pool:
         self._terms, self._telling = terms, telling
         self._scratch: Scratch | None = None
         self._taking: dict[str, bool] = {}  # engine spec -> whether it takes a GPU
-        self._measured: set[str] = set()  # engine specs that were asked before
+        self._measured: set[str] = set()  # names of engines that were asked before
         self._script = script
         self._queue: deque[_Job] = deque()
         self._numbers = itertools.count(1)
@@ -414,8 +414,9 @@ class Pool:
             self._dispatch()
 
     def _begin_engine(self, job: _Job) -> bool:
-        """Whether this is the first measurement of its engine; from now on none is."""
-        engine = job.probe.engine if isinstance(job.probe, Measure) else ""
+        """Whether this is the first measurement of its engine, whatever its options; from now on
+        none is. A search among switches that crash pays for each crash once."""
+        engine = job.probe.engine.partition(":")[0] if isinstance(job.probe, Measure) else ""
         first = bool(engine) and engine not in self._measured
         self._measured.add(engine)
         return first

@@ -130,29 +130,46 @@ def test_options_are_searched_where_every_build_of_an_engine_that_chooses_kernel
     assert done.finish.findings.options == ("optimization_level",)
 
 
+COMPILER = [f"{family}:{name}" for family in ("peep", "kgen", "dce") for name in "abcdefgh"]
+BUILDS_ONLY = {
+    "optimizers": COMPILER,
+    "apart": True,
+    "capabilities": {
+        "optimizers": {"present": True, "reason": ""},
+        "run": {"present": False, "reason": "no GPU."},
+    },
+}
+
+
 def test_where_nothing_runs_what_changes_the_build_is_listed_and_is_no_cure(
     answers: Any, walk: Any
 ) -> None:
     """One changes the engine, one kills the builder; the rest builds the same."""
-    names = [f"{family}:{name}" for family in ("peep", "kgen", "dce") for name in "abcdefgh"]
-    info = {
-        "optimizers": names,
-        "apart": True,
-        "capabilities": {"optimizers": answers.PRESENT, "run": answers.ABSENT},
-    }
 
     def answer(probe: Any) -> Measurement:
         off = parse(probe.engine).get("disabled_optimizers").split("+")
         if "kgen:b" in off:
             return Measurement(status="crash", signal=11)
-        digest = "other" if "peep:c" in off else "same"
-        return Measurement(facts={"build": {"digest": digest}})
+        return Measurement(facts={"build": {"digest": "other" if "peep:c" in off else "same"}})
 
-    ctx = answers.context(answers.READY, engine="tensorrt_rtx", info=info)
+    ctx = answers.context(answers.READY, engine="tensorrt_rtx", info=BUILDS_ONLY)
     done = walk("tactics", ctx, answer)
     told = {row["off"]: row["what"] for row in done.finish.tables["changes"]}
-    alone = {name: what for name, what in told.items() if name in names}
-    assert {n for n, what in alone.items() if what != "same build"} == {"peep:c", "kgen:b"}
-    assert (alone["peep:c"], alone["kgen:b"]) == ("changes the build", "no build")
+    assert told == {"peep:c": "changes the build", "kgen:b": "no build"}
     assert (done.finish.outcome.found, done.finish.findings.optimizers) == (False, ())
-    assert len(done.probes) < len(names)
+    assert len(done.probes) < len(COMPILER)
+    few = walk("tactics", msgspec.structs.replace(ctx, params={"budget": 4}), answer)
+    assert few.finish.outcome.stopped
+    assert {row["off"] for row in few.finish.tables["changes"]} < {"peep:c", "kgen:b"}
+    assert len(few.probes) < len(done.probes)
+
+
+def test_where_equal_builds_differ_nothing_is_said_to_change_them(answers: Any, walk: Any) -> None:
+    def answer(probe: Any) -> Measurement:
+        return Measurement(facts={"build": {"digest": f"{probe.attempt}"}})
+
+    ctx = answers.context(answers.READY, engine="tensorrt_rtx", info=BUILDS_ONLY)
+    done = walk("tactics", ctx, answer)
+    assert done.finish.tables["changes"] == []
+    assert [probe.attempt for probe in done.probes[-2:]] == [0, 1]
+    assert not done.finish.outcome.found
