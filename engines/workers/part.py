@@ -255,18 +255,21 @@ def run_reference(store: Store, model: StoredModel, reference: str, progress: Sa
         arrays = {model.index.by_name[name]: value for name, value in fed.items()}
 
         def make() -> tuple[Cut, Built]:
-            piece = part.cut(arrays, {})
+            piece = part.cut(arrays, {}, opened=True)
             return piece, part.build(reference, piece, arrays)
 
-        key = repr([(name, str(a.dtype), a.shape) for name, a in fed.items()]).encode()
-        try:
-            piece, built = builds.get(key, make)
-            got = arrays_by_id(piece, built.run(feeds_by_name(piece, arrays)))
-        except EngineFault as error:
-            raise ReferenceFailed(
-                f"The reference {reference} could not run a step of the loop: {error}"
-            ) from error
-        return {names[t].name: value for t, value in got.items()}
+        fault = ""
+        # Many engines run any size where the model leaves it open; others are built for each.
+        for sizes in ("", repr([a.shape for a in fed.values()])):
+            try:
+                piece, built = builds.get(sizes.encode(), make)
+                got = arrays_by_id(piece, built.run(feeds_by_name(piece, arrays)))
+                return {names[t].name: value for t, value in got.items()}
+            except EngineFault as error:
+                fault = str(error)
+        raise ReferenceFailed(
+            f"The reference {reference} could not run a step of the loop: {fault}"
+        )
 
     return run
 
