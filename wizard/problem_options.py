@@ -88,8 +88,8 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
         seed=arguments.seed,
         input_shapes=_take_once("--input-shapes", map(shape, arguments.input_shapes)),
         val_range=_take_once("--val-range", map(value_range, arguments.val_range)),
-        carry=tuple(map(carried, arguments.carry)),
-        carry_token=tuple(map(carried, arguments.carry_token)),
+        carry=tuple(arguments.carry),
+        carry_token=tuple(arguments.carry_token),
         steps=arguments.steps,
         force=arguments.force or "",
         metric=metric(arguments.metric),
@@ -557,24 +557,23 @@ def shape(text: str) -> tuple[str, tuple[int, ...]]:
     return match["name"], tuple(int(part) for part in match["dims"].split(",") if part.strip())
 
 
-def carried(text: str) -> str:
-    """``OUTPUT:INPUT`` as it is; the model says which it means. Raises Refusal."""
-    if ":" not in text.strip(":"):
-        raise BadUsage(f"--carry: '{text}' is not OUTPUT:INPUT, such as 'present.*:past.*'.")
-    return text
-
-
 def _refuse_no_loop(problem: Problem) -> None:
     """Raise Refusal for options of a loop where there is none, or where it cannot be run."""
     loops = problem.carry or problem.carry_token
-    if (problem.steps or problem.force) and not loops:
-        raise BadUsage("--steps and --force are of a loop: say what goes back with --carry.")
-    if loops and problem.check:
-        raise BadUsage("--carry: a checker runs single models, and no loop.")
-    if loops and options.recorded(problem.reference):
-        raise BadUsage(
-            "--carry: a loop needs a reference that computes; golden outputs are of given steps."
-        )
+    faults = (
+        (
+            (problem.steps or problem.force) and not loops,
+            "--steps and --force are of a loop: say what goes back with --carry.",
+        ),
+        (loops and problem.check, "--carry: a checker runs single models, and no loop."),
+        (
+            loops and options.recorded(problem.reference),
+            "--carry: a loop needs a reference that computes; golden outputs are of given steps.",
+        ),
+    )
+    for wrong, said in faults:
+        if wrong:
+            raise BadUsage(said)
 
 
 def value_range(text: str) -> tuple[str, tuple[int | float, int | float]]:

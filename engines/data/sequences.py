@@ -10,9 +10,10 @@ import numpy as np
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.data.input_problem import InputProblem
-from narrowdown.engines.nearest import suggest_or_list
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import LoadInputs
 
+CHOICE = "=argmax"  # of the largest value
 USUAL = 64  # steps, where neither the user nor an axis of the inputs says how many
 # Words of names that say which side of a step a tensor is on, and nothing of what it holds.
 _SIDES = re.compile(
@@ -42,59 +43,45 @@ class Loop(msgspec.Struct, frozen=True, omit_defaults=True):
 def resolve(probe: LoadInputs, inputs: Collection[str], outputs: Collection[str]) -> Loop:
     """The loop that the patterns of the probe mean: ``OUTPUT:INPUT``, ``*`` standing for the same
     text in both, and ``OUTPUT:INPUT=argmax``. Raises ``InputProblem``."""
-    pairs: dict[str, str] = {}
-    for pattern in probe.carry:
-        pairs |= _match(pattern, inputs, outputs, "--carry")
-    chosen: dict[str, str] = {}
-    for pattern in probe.carry_token:
-        names, _, how = pattern.rpartition("=")
-        if how != "argmax":
-            raise InputProblem(
-                f"--carry-token: '{pattern}' does not end in =argmax, the one way to choose a token."
-            )
-        chosen |= _match(names, inputs, outputs, "--carry-token")
-    return Loop(pairs, chosen, probe.own_tokens)
+    if not all(pattern.endswith(CHOICE) for pattern in probe.carry_token):
+        raise InputProblem(f"--carry-token: OUTPUT:INPUT{CHOICE} is the one way to choose a token.")
+    carry = [_match(pattern, inputs, outputs) for pattern in probe.carry]
+    texts = (pattern.removesuffix(CHOICE) for pattern in probe.carry_token)
+    tokens = [_match(pattern, inputs, outputs) for pattern in texts]
+    return Loop(
+        {name: output for pairs in carry for name, output in pairs.items()},
+        {name: output for pairs in tokens for name, output in pairs.items()},
+        probe.own_tokens,
+    )
 
 
-def _match(
-    pattern: str, inputs: Collection[str], outputs: Collection[str], option: str
-) -> dict[str, str]:
+def _match(pattern: str, inputs: Collection[str], outputs: Collection[str]) -> dict[str, str]:
     # Names may hold colons themselves: the pattern is split where both sides are known.
-    places = [m.start() for m in re.finditer(":", pattern)]
-    for at in places:
+    for at in (m.start() for m in re.finditer(":", pattern)):
         left, right = pattern[:at], pattern[at + 1 :]
         found = re.compile("(.+)".join(map(re.escape, left.split("*"))))
-        pairs = {
-            right.replace("*", m[1]) if "*" in left else right: name
-            for name in outputs
-            if (m := found.fullmatch(name))
-        }
+        texts = {name: m.groups() for name in outputs if (m := found.fullmatch(name))}
+        pairs = {right.replace("*", "".join(text[:1])): name for name, text in texts.items()}
         if pairs and all(name in inputs for name in pairs):
             return pairs
-    if not places:
-        raise InputProblem(
-            f"{option}: '{pattern}' is not OUTPUT:INPUT, such as 'present.*:past.*'."
-        )
-    left, _, right = pattern.partition(":")
-    near = suggest_or_list(left.replace("*", "0"), outputs)
-    other = suggest_or_list(right.replace("*", "0"), inputs)
     raise InputProblem(
-        f"{option}: '{pattern}' pairs no output with an input. Outputs:{near} Inputs:{other}"
+        f"--carry: '{pattern}' pairs no output with an input; write OUTPUT:INPUT, such as 'present.*:past.*'. "
+        f"Outputs: {join_some(list(outputs))}. Inputs: {join_some(list(inputs))}."
     )
 
 
 def suggest(inputs: Declared, outputs: Declared) -> str:
     """The pattern of the pairs that names and shapes suggest; "" where there are none, or where
     nothing but them goes in: a model of pictures that gives a picture is no loop."""
-    by_core: dict[str, list[str]] = {}
-    for name in inputs:
-        by_core.setdefault(_core(name), []).append(name)
-    pairs = []
-    for name, (dtype, dims) in outputs.items():
-        for other in by_core.get(_core(name), ()):
-            same, there = inputs[other]
-            if name != other and _core(name) and dtype == same and _fit(dims, there):
-                pairs.append((name, other))
+    pairs = [
+        (name, other)
+        for name, (dtype, dims) in outputs.items()
+        for other, (same, there) in inputs.items()
+        if _core(name) == _core(other) != ""
+        and name != other
+        and dtype == same
+        and _fit(dims, there)
+    ]
     if not pairs or len(pairs) == len(inputs):
         return ""
     found = dict.fromkeys(_shorten(*pair) if len(pairs) > 1 else ":".join(pair) for pair in pairs)
