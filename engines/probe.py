@@ -367,7 +367,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Of class scores (the last axis): ``rows`` of them (0: it holds none), the share ``top1`` of rows
     whose largest score is another one, ``margin`` by how much the reference prefers its own there at
-    most, ``top5`` the mean share of the reference's five largest that
+    most (HUGE of rows that are not finite), ``top5`` the mean share of the reference's five largest that
     is not among the engine's, ``kl`` the mean divergence of the engine's distribution from the
     reference's in nats, ``perplexity`` and ``expected_perplexity`` of the reference's own choice in
     each. ``iou``: mean intersection over union of masks or boxes, None of anything else."""

@@ -122,6 +122,7 @@ def _class_scores(actual: np.ndarray, expected: np.ndarray, *, same: bool) -> di
             lost = ~(fine | ((x == y) | (np.isnan(x) & np.isnan(y))).all(axis=1))
             other += int(lost.sum())
             lacking += int(lost.sum())
+            margin = math.inf if lost.any() else margin
             x, y = x[fine], y[fine]
         p, q = _log_probabilities(y, likely), _log_probabilities(x, likely)
         divergence += float(np.vdot(np.exp(p), p - q))
