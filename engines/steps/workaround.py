@@ -156,7 +156,9 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         off = ", ".join(switched.switched_off) or switched.engine
         gone = " off" if switched.kind in ("optimizer", "tactic") else ""
         most = say_most(switched.error, ask.criterion)
-        return Cure(f"{off}{gone}: {say_tried(switched)}. With it {most}.", switched)
+        lasts = ask.ctx.engine_info.experimental if switched.kind == "optimizer" else ""
+        said = f"{off}{gone}: {say_tried(switched)}. With it {most}. {lasts}"
+        return Cure(said.rstrip(), switched)
     keeps = not oracle.checked and (oracle.keeps or find_leavable_layers(ask.index))
     names = APART if hides_when_watched(findings) else ()
     if not oracle.checked:

@@ -20,7 +20,11 @@ from .conftest import walk
 from .simulated import Simulated, graph
 
 CHAIN = [() if i == 0 else (i - 1,) for i in range(6)]
-INFO = {"capabilities": {"optimizers": PRESENT}, "optimizers": ["Breaks", "Other", "Prepares"]}
+INFO = {
+    "capabilities": {"optimizers": PRESENT},
+    "optimizers": ["Breaks", "Other", "Prepares"],
+    "experimental": "No release has to keep them.",
+}
 
 
 def fused(probe: Any) -> Any:
@@ -70,6 +74,7 @@ def test_of_two_switches_that_break_it_together_one_is_switched_off() -> None:
         "those that cause it are still named"
     )
     assert parse(cure.engine).get("disabled_optimizers") == cure.switched_off[0]
+    assert INFO["experimental"] in done.finish.outcome.message
 
 
 @pytest.mark.parametrize("runs", [1, 5, 200])
