@@ -148,6 +148,24 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
                 fixed.update(node.outputs)
         return frozenset(fixed) - weights
 
+    @cached_property
+    def kinds(self) -> tuple[tuple[int, ...], ...]:
+        """By node id all nodes of its kind: one operator with the same attributes and sizes, fed by
+        the same operators, as each layer of a model has them again."""
+        described = tuple(map(self._describe, self.nodes))
+        kinds: dict[str, tuple[int, ...]] = {}
+        for n, kind in enumerate(described):
+            kinds[kind] = (*kinds.get(kind, ()), n)
+        return tuple(kinds[kind] for kind in described)
+
+    def _describe(self, node: Node) -> str:
+        read, made = ([self.tensors[t] for t in ids] for ids in (node.reads, node.outputs))
+        fed = [
+            self.nodes[t.producer].op if t.producer >= 0 else (t.kind, t.dtype, t.shape)
+            for t in read
+        ]
+        return f"{node.op} {node.domain} {node.values} {fed} {[t.shape for t in made]}"
+
     def made_by(self, tensor: int) -> Node | None:
         """The node that makes the tensor; None for graph inputs and weights."""
         producer = self.tensors[tensor].producer

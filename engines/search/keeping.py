@@ -19,7 +19,7 @@ from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.keep_fewest import MARGIN, Best, Hunt, NodeSet, keep_fewest
+from narrowdown.engines.search.keep_fewest import MARGIN, Best, Groups, Hunt, NodeSet, keep_fewest
 from narrowdown.engines.search.ranking import LayerRow, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
 from narrowdown.engines.search.unseen import (
@@ -264,6 +264,17 @@ class KeptSets:
         self.spent = 0
         self._built: NodeSet | None = None
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed
+
+    def list_near(self, nodes: NodeSet) -> Groups:
+        """All nodes, each with those of its kind: these, then what feeds and reads what was listed,
+        again and again; then what nothing leads to."""
+        index, wide, near = self.oracle.index, set(nodes), dict[NodeSet, None]()
+        if not nodes or len(self.everything) < len(index.nodes):
+            return ()  # layers of one kind differ in what quantization costs them
+        while wide.difference(*near):
+            near |= dict.fromkeys(index.kinds[n] for n in sorted(wide))
+            wide = index.ring({n for kind in near for n in kind})
+        return tuple(near | dict.fromkeys(index.kinds))
 
     def use(self, keep: NodeSet, samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
         """What part of what is allowed each of these samples has, the worst of its runs; None where

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Sub
-from narrowdown.engines.search.keep_fewest import MARGIN, REFUSED, Hunt, keep_fewest
+from narrowdown.engines.search.keep_fewest import JOINED, MARGIN, REFUSED, Hunt, keep_fewest
 
 TIGHT = 1 / MARGIN
 
@@ -25,6 +25,10 @@ class Told:
         self.brings, self.harms, self.spent = brings, harms, 0
         self.asked: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
         self.refused: Any = lambda _keep: False
+        self.near: Any = lambda _nodes: ()
+
+    def list_near(self, nodes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+        return self.near(nodes)  # type: ignore[no-any-return]
 
     def use(self, keep: tuple[int, ...], samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
         self.spent += not self.asked or self.asked[-1][0] != keep
@@ -132,6 +136,34 @@ def test_an_engine_that_refuses_one_set_after_the_other_is_left_in_peace() -> No
 def test_a_node_that_harms_without_another_is_kept_with_it_or_not_at_all() -> None:
     told = Told(30, {"s": {4: 2.0, 9: 2.0}}, harms=(20, 9))
     assert fewest(hunt(told)) == (4, 9)
+
+
+def test_a_fault_of_each_layer_is_found_by_the_kinds_of_one_whatever_the_order() -> None:
+    """Six layers of 20 nodes, in each of which two are needed together; one of them was found. What
+    each brings alone puts these last."""
+    needed = {n for n in range(120) if n % 20 in (7, 9)}
+    told = Told(120, {"s": dict.fromkeys(needed, 2.0)})
+    kinds = [tuple(range(k, 120, 20)) for k in range(20)]
+    told.near = lambda nodes: sorted(kinds, key=lambda k: abs(k[0] - nodes[0] % 20))
+    order = tuple(sorted(range(120), key=lambda n: n in needed))
+    search = hunt(told, order=order)
+    assert set(run(search.find((27,)))) == needed
+    assert told.spent < 16
+    told.near, told.spent = lambda _nodes: (), 0
+    assert set(run(hunt(told, order=order).find((27,)))) == needed
+    assert told.spent > 24
+
+
+def test_what_joins_and_needs_most_of_the_model_is_not_run_after() -> None:
+    told = Told(100, {"s": {4: 2.0}, "t": dict.fromkeys(range(90), 2.0)})
+    best = run(keep_fewest(hunt(told, s=TIGHT), (4,), lambda *_: _give({"t": TIGHT}), 4))
+    assert best.keep == (4,)
+    assert told.spent <= JOINED
+
+
+def _give(more: Mapping[str, float]) -> Sub[Mapping[str, float]]:
+    return more
+    yield
 
 
 def test_what_is_wrong_elsewhere_joins_and_little_is_added() -> None:
