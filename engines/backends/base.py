@@ -18,7 +18,7 @@ from narrowdown.engines.views import Capability, EngineInfo, Recorded
 
 __all__ = [
     "BuildRequest", "Built", "Capability", "Engine", "EngineFault", "EngineInfo", "EngineMissing", "Option", "Recorded",
-    "check_names", "list_capabilities",
+    "check_names", "choose_fault", "list_capabilities",
 ]  # fmt: skip
 
 
@@ -41,6 +41,11 @@ class EngineFault(Exception):
         self.signal = 0
         self.model: onnx.ModelProto | None = None
         self.words: tuple[str, ...] = ()  # of the message, as ``engines.compare.refusal`` has them
+
+
+def choose_fault(*cases: tuple[object, str, str]) -> tuple[str, str]:
+    """(status, what the engine did) of the first case that holds."""
+    return next((status, what) for holds, status, what in cases if holds)
 
 
 def check_names(

@@ -30,6 +30,7 @@ from narrowdown.engines.compare.criterion import (
     ANSWERS,
     TOLERANCE_BY_PRECISION,
     Criterion,
+    Reason,
     Signature,
     Verdict,
     for_parts,
@@ -389,20 +390,20 @@ def _judge_effect(ended: Verdict, blocked: str, effect_over: bool, least: float)
     """The verdict on a part's own outputs, where what they do to the model's agrees. ``least``: the
     effect below which it is another, milder failure."""
     own, effect, own_over = ended.own, ended.effect or 0.0, ended.kind == "fail"
-    if own_over and blocked:
+    cases: tuple[tuple[object, Reason, str], ...] = (
         # What it was fed was already broken, so nothing it gives accuses it.
-        return Verdict(
-            "unresolved", "unrepresentable-input", own=own, effect=effect, detail=blocked
-        )
-    if own_over and not effect_over:
-        said = "its error does not reach the model's outputs"
-        return Verdict("unresolved", "harmless", own=own, effect=effect, detail=said)
-    if effect_over and not own_over:
-        said = "its small error grows further down"
-        return Verdict("unresolved", "amplified-downstream", own=own, effect=effect, detail=said)
-    if own_over and effect < least:
-        said = "its effect is under a tenth of the failure"
-        return Verdict("unresolved", "milder", own=own, effect=effect, detail=said)
+        (own_over and blocked, "unrepresentable-input", blocked),
+        (own_over and not effect_over, "harmless", "its error does not reach the model's outputs"),
+        (
+            effect_over and not own_over,
+            "amplified-downstream",
+            "its small error grows further down",
+        ),
+        (own_over and effect < least, "milder", "its effect is under a tenth of the failure"),
+    )
+    for holds, reason, said in cases:
+        if holds:
+            return Verdict("unresolved", reason, own=own, effect=effect, detail=said)
     return ended
 
 

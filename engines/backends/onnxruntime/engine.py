@@ -23,6 +23,7 @@ from narrowdown.engines.backends.base import (
     EngineInfo,
     EngineMissing,
     check_names,
+    choose_fault,
     list_capabilities,
 )
 from narrowdown.engines.backends.builds import write_weights
@@ -55,6 +56,8 @@ _UNSUPPORTED = re.compile(
     re.IGNORECASE,
 )
 _UNKNOWN = re.compile(r"is not a registered function/op|No Op registered for")
+# Errors that say, where a session is made, that the model is not valid.
+_REFUSED = ("InvalidGraph", "InvalidArgument", "InvalidProtobuf", "NoModel", "NoSuchFile")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -383,26 +386,17 @@ def _say_error(error: Exception) -> str:
 def _make_fault(error: Exception, built: bool) -> EngineFault:
     """ONNX Runtime's error as one sentence with the status it means."""
     kind, text, said = type(error).__name__, str(error), _say_error(error)
-    if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
-        return EngineFault("out-of-memory", f"ONNX Runtime ran out of memory: {said}")
-    if kind == "NotImplemented" or _UNSUPPORTED.search(text):
-        own = (
-            " An operator of your own needs its library: onnxruntime:custom_ops=FILE."
-            if _UNKNOWN.search(text)
-            else ""
-        )
-        return EngineFault("unsupported", f"ONNX Runtime does not support this model: {said}{own}")
-    if not built:
-        invalid = kind in (
-            "InvalidGraph",
-            "InvalidArgument",
-            "InvalidProtobuf",
-            "NoModel",
-            "NoSuchFile",
-        )
-        if invalid or "ShapeInferenceError" in text or "invalid model" in text:
-            return EngineFault("invalid-model", f"ONNX Runtime refuses the model: {said}")
-        return EngineFault("build-failed", f"ONNX Runtime could not build the model: {said}")
-    if kind == "InvalidArgument" and "while running" not in text:  # of the feeds, not of a node
-        return EngineFault("refused", f"ONNX Runtime refuses what it was fed: {said}")
-    return EngineFault("error", f"ONNX Runtime failed while it ran the model: {said}")
+    no_memory = isinstance(error, MemoryError) or _NO_MEMORY.search(text)
+    invalid = kind in _REFUSED or "ShapeInferenceError" in text or "invalid model" in text
+    status, what = choose_fault(
+        (no_memory, "out-of-memory", "ran out of memory"),
+        (kind == "NotImplemented" or _UNSUPPORTED.search(text), "unsupported", "does not support this model"),
+        (not built and invalid, "invalid-model", "refuses the model"),
+        (not built, "build-failed", "could not build the model"),
+        # Of the feeds, not of a node.
+        (kind == "InvalidArgument" and "while running" not in text, "refused", "refuses what it was fed"),
+        (True, "error", "failed while it ran the model"),
+    )  # fmt: skip
+    own = status == "unsupported" and _UNKNOWN.search(text)
+    hint = " An operator of your own needs its library: onnxruntime:custom_ops=FILE." if own else ""
+    return EngineFault(status, f"ONNX Runtime {what}: {said}{hint}")

@@ -25,6 +25,7 @@ from narrowdown.engines.backends.base import (
     EngineInfo,
     EngineMissing,
     check_names,
+    choose_fault,
     list_capabilities,
 )
 from narrowdown.engines.backends.builds import write_weights
@@ -367,12 +368,12 @@ def _clean_message(error: Exception) -> str:
 
 def _classify_fault(error: Exception, built: bool, told: str = "") -> EngineFault:
     text, said = str(error), _clean_message(error)
-    if isinstance(error, MemoryError) or _NO_MEMORY.search(text):
-        return EngineFault("out-of-memory", f"OpenVINO ran out of memory: {said}")
-    if built:
-        return EngineFault("error", f"OpenVINO failed while it ran the model: {said}")
-    if _INVALID.search(text):
-        return EngineFault("invalid-model", f"OpenVINO refuses the model: {said}")
-    if _UNSUPPORTED.search(text):
-        return EngineFault("unsupported", f"OpenVINO does not support this model: {said}")
-    return EngineFault("build-failed", f"OpenVINO could not compile the model: {said}{told}")
+    no_memory = isinstance(error, MemoryError) or _NO_MEMORY.search(text)
+    status, what = choose_fault(
+        (no_memory, "out-of-memory", "ran out of memory"),
+        (built, "error", "failed while it ran the model"),
+        (_INVALID.search(text), "invalid-model", "refuses the model"),
+        (_UNSUPPORTED.search(text), "unsupported", "does not support this model"),
+        (True, "build-failed", "could not compile the model"),
+    )
+    return EngineFault(status, f"OpenVINO {what}: {said}{told if status == 'build-failed' else ''}")
