@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, TypeVar, assert_never
 
-from narrowdown.engines.steps.base import StepSpec
 from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
@@ -18,12 +17,10 @@ from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.requests import AnyRequest
 from narrowdown.wizard.runner.server import Client, Reply
 from narrowdown.wizard.runner.settings import fault
-from narrowdown.wizard.session.decide import Ask, RunStep
 from narrowdown.wizard.session.events import (
     NoteAdded,
     QuestionAnswered,
     QuestionAsked,
-    StepStarted,
 )
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import window
@@ -68,7 +65,7 @@ class Control:
         self.paused = self.skip = self.go = self.ahead = False
         self.rewind: int | None = None
         self.answer: QuestionAnswered | None = None
-        self.asking: Ask | None = None
+        self.asking: QuestionAsked | None = None
         self.phase: Phase = "starting"
         self.controller, self.control = "", 0  # name and number of the client that controls
         self.alone_since: float | None = None
@@ -292,38 +289,9 @@ class Control:
             self.urgent.clear()
 
 
-def start_step(
-    decision: RunStep, spec: StepSpec[Any], engine: str, reference: str, state: State
-) -> StepStarted:
-    """The event that a step begins, as far as it follows from the decision."""
-    return StepStarted(
-        run=state.runs + 1,
-        node=decision.node,
-        visit=decision.visit,
-        step=spec.name,
-        step_version=spec.version,
-        params=decision.params,
-        engine=engine,
-        reference=reference,
-    )
-
-
-def ask_question(ask: Ask) -> QuestionAsked:
-    """The event of a question."""
-    return QuestionAsked(
-        node=ask.node,
-        visit=ask.visit,
-        ask=ask.ask,
-        answers=ask.answers,
-        recommended=ask.recommended,
-        because=ask.because,
-        doubt=ask.doubt,
-    )
-
-
 def answer_question(
     flow: Flow,
-    ask: Ask,
+    ask: QuestionAsked,
     answer: str,
     by: Literal["person", "recommended", "script"],
     *,

@@ -46,7 +46,7 @@ from narrowdown.wizard.runner.table import (
 )
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.decide import Ask, RunStep, decide
+from narrowdown.wizard.session.decide import RunStep, decide
 from narrowdown.wizard.session.events import (
     Offered,
     QuestionAsked,
@@ -228,7 +228,7 @@ def _dry_question(rec: Recording, visit: Visit) -> Row:
     q = visit.question
     row = Row(visit.node, visit.visit, "question", q.recommended, q.recommended, "same")
     decision = decide(rec.flow, rec.questions[q.seq])
-    if not isinstance(decision, Ask) or (decision.node, decision.visit) != (
+    if not isinstance(decision, QuestionAsked) or (decision.node, decision.visit) != (
         visit.node,
         visit.visit,
     ):

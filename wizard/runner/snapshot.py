@@ -17,8 +17,8 @@ from narrowdown.wizard.runner.drive import Drive
 from narrowdown.wizard.runner.estimate import find_median, find_seconds_left
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import tell_of_waiting
-from narrowdown.wizard.session.decide import Ask, RunStep
-from narrowdown.wizard.session.events import Cost
+from narrowdown.wizard.session.decide import RunStep
+from narrowdown.wizard.session.events import Cost, QuestionAsked
 from narrowdown.wizard.session.state import count_nodes
 
 
@@ -27,7 +27,7 @@ class Work:
     ``note`` was given."""
 
     def __init__(self) -> None:
-        self.here: RunStep | Ask | None = None
+        self.here: RunStep | QuestionAsked | None = None
         self.drive: Drive | None = None
         self.note, self.noted_at = Note(""), 0
         self.cost = Cost()  # of the step at hand, before it began

@@ -16,7 +16,7 @@ from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.context import specs_of, step_context
-from narrowdown.wizard.runner.control import Closing, Control, start_step
+from narrowdown.wizard.runner.control import Closing, Control
 from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped
 from narrowdown.wizard.runner.estimate import foresee
@@ -151,8 +151,15 @@ class Stepping:
         infos = self._infos()
         for said in changed_engines(state, fingerprints, infos, decision.node):
             self._ledger.emit(NoteAdded(text=said, node=decision.node))
-        started = msgspec.structs.replace(
-            start_step(decision, spec, engine, reference, state),
+        started = StepStarted(
+            run=state.runs + 1,
+            node=decision.node,
+            visit=decision.visit,
+            step=spec.name,
+            step_version=spec.version,
+            params=decision.params,
+            engine=engine,
+            reference=reference,
             fingerprints=fingerprints,
             engine_info=infos.get(engine, {}),
             reference_info=infos.get(reference, {}),

@@ -22,17 +22,18 @@ from narrowdown.engines.steps.base import StepSpec
 from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.runner import room
-from narrowdown.wizard.runner.control import Closing, Control, answer_question, ask_question
+from narrowdown.wizard.runner.control import Closing, Control, answer_question
 from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Guarded, Stopped
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.settings import fault
 from narrowdown.wizard.runner.snapshot import Artist, Work
 from narrowdown.wizard.runner.stepping import BUDGET, Stepping
-from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
+from narrowdown.wizard.session.decide import Ended, RunStep, decide
 from narrowdown.wizard.session.events import (
     NoteAdded,
     QuestionAnswered,
+    QuestionAsked,
     Rewound,
     SessionClosed,
     SessionOpened,
@@ -69,6 +70,7 @@ class Walk:
         self.work = Work()
         self._stepping = Stepping(session, self._devices, steps, self.control, self.work)
         self._artist = Artist(session, self._devices, self.control, self.work, self._stepping.limit)
+        self._draw = self._artist.draw
         self.control.redraw = self._draw
 
     def spread(self, slots: int, most: int) -> None:
@@ -184,7 +186,7 @@ class Walk:
                 ):  # what was found stands, and not all that was asked was answered
                     code, reason = Exit.OUR_FAULT, broken.error
                 raise Closing(code, reason, decision.end)
-            case Ask():
+            case QuestionAsked():
                 await self._ask(decision)
             case RunStep():
                 await self._stepping.run(decision)
@@ -197,10 +199,10 @@ class Walk:
 
     # -- questions
 
-    async def _ask(self, ask: Ask) -> None:
+    async def _ask(self, ask: QuestionAsked) -> None:
         control = self.control
-        if not ask.asked:
-            self._ledger.emit(ask_question(ask))
+        if not ask.seq:
+            self._ledger.emit(ask)
         control.phase, control.asking, control.answer = "ask", ask, None
         self.work.here = ask
         self._draw()
@@ -211,7 +213,9 @@ class Walk:
         if answered is not None:
             self._ledger.emit(answered)
 
-    def _answer_without_a_person(self, ask: Ask, *, seen: bool = False) -> QuestionAnswered | None:
+    def _answer_without_a_person(
+        self, ask: QuestionAsked, *, seen: bool = False
+    ) -> QuestionAnswered | None:
         """The recommended or the scripted answer; None where a person is asked. ``seen``: a person
         has the question in sight, and has let the session go on by itself. Raises Closing
         where the script says ``ask`` or names an answer that is not there."""
@@ -243,7 +247,7 @@ class Walk:
         by = "script" if given else "recommended"
         return answer_question(self._flow, ask, given or ask.recommended, by, settings=settings)  # type: ignore[arg-type]
 
-    async def _wait_for_answer(self, ask: Ask) -> QuestionAnswered | None:
+    async def _wait_for_answer(self, ask: QuestionAsked) -> QuestionAnswered | None:
         """The person's answer. None after a rewind, or when the policy has changed."""
         control = self.control
         while control.answer is None:
@@ -306,6 +310,3 @@ class Walk:
     async def _drop_made(self) -> None:
         """Leave nothing on the disk that is made again."""
         await asyncio.to_thread(room.drop_made, self._ledger.store)
-
-    def _draw(self) -> None:
-        self._artist.draw()

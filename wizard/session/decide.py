@@ -11,7 +11,7 @@ from narrowdown.wizard.flow.expressions import render
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 from narrowdown.wizard.flow.rules import Outcome, contradicting, destination, judge, recommend
 from narrowdown.wizard.flow.shown import TemplateProblem
-from narrowdown.wizard.session.events import Offered
+from narrowdown.wizard.session.events import Offered, QuestionAsked
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.words import TEXT
 
@@ -27,20 +27,6 @@ class RunStep(msgspec.Struct, frozen=True):
     params: dict[str, Any] = {}
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """Ask the question of this node. ``asked``: it has been asked already and only wants its
-    answer."""
-
-    node: str
-    visit: int
-    ask: str
-    answers: tuple[Offered, ...]
-    recommended: str
-    because: str = ""
-    asked: bool = False
-    doubt: str = ""  # why a person is to look at the recommended answer
-
-
 class Ended(msgspec.Struct, frozen=True):
     """The route is at its end."""
 
@@ -49,7 +35,8 @@ class Ended(msgspec.Struct, frozen=True):
     exit_code: int
 
 
-Decision: TypeAlias = RunStep | Ask | Ended
+# A question with a number has been asked already, and only wants its answer.
+Decision: TypeAlias = RunStep | QuestionAsked | Ended
 
 
 def decide(flow: Flow, state: State) -> Decision:
@@ -65,23 +52,13 @@ def decide(flow: Flow, state: State) -> Decision:
             )
         return _enter(flow, state, destination(node.answers[here.answer], here.outcome))
     if here.question is not None:
-        q = here.question
-        return Ask(
-            here.node,
-            here.visit,
-            q.ask,
-            q.answers,
-            q.recommended,
-            q.because,
-            asked=True,
-            doubt=q.doubt,
-        )
+        return here.question
     if here.stepped or node.step is None:
         return question(node, here, _metric(state))
     return RunStep(here.node, here.visit, node.step.use, dict(node.step.with_))
 
 
-def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
+def question(node: FlowNode, here: Visit, metric: str = "") -> QuestionAsked:
     """The node's question after its step: the first answer whose ``when`` holds is recommended. A
     step that failed is an answer too: the last one, which asks for nothing measured. ``metric``:
     what errors are measured by."""
@@ -103,7 +80,7 @@ def question(node: FlowNode, here: Visit, metric: str = "") -> Ask:
         )
         for id_, answer in node.answers.items()
     )
-    return Ask(
+    return QuestionAsked(
         here.node,
         here.visit,
         _fill_in(node.ask, told),

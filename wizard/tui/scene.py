@@ -10,8 +10,8 @@ from narrowdown.wizard.flow.commands import Command, by_hand, known_versions, va
 from narrowdown.wizard.flow.model import Flow, FlowNode
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.progress import Snapshot
-from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
-from narrowdown.wizard.session.events import Offered
+from narrowdown.wizard.session.decide import Ended, RunStep, decide
+from narrowdown.wizard.session.events import Offered, QuestionAsked
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.standing import name_standing
 from narrowdown.wizard.tui.board import Hunt
@@ -116,7 +116,7 @@ class Scene(msgspec.Struct, frozen=True, eq=False):
             return self.state.end
         try:
             match decide(self.flow, self.state):
-                case RunStep(node=name) | Ask(node=name) | Ended(end=name):
+                case RunStep(node=name) | QuestionAsked(node=name) | Ended(end=name):
                     return name
         except ValueError:  # the journal belongs to another version of the flow
             return self.state.here.node if self.state.here else self.flow.start

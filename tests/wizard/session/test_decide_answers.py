@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from narrowdown.wizard.flow.model import Answer, FlowNode
-from narrowdown.wizard.session.decide import Ask, question
+from narrowdown.wizard.session.decide import question
+from narrowdown.wizard.session.events import QuestionAsked
 from narrowdown.wizard.session.state import Visit
 
 
@@ -21,11 +22,11 @@ NODE = node(
 )
 
 
-def ask(node: FlowNode, outcome: dict[str, Any] | None, status: str = "done") -> Ask:
+def ask(node: FlowNode, outcome: dict[str, Any] | None, status: str = "done") -> QuestionAsked:
     return question(node, Visit(node="n", visit=1, status=status, outcome=outcome))
 
 
-def out(asked: Ask) -> set[str]:
+def out(asked: QuestionAsked) -> set[str]:
     return {offer.id for offer in asked.answers if offer.out}
 
 

@@ -12,7 +12,7 @@ from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow.load import parse
 from narrowdown.wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session.decide import Ask, Ended, RunStep, decide
+from narrowdown.wizard.session.decide import Ended, RunStep, decide
 from narrowdown.wizard.session.single import single_flow
 from narrowdown.wizard.session.state import State, advance, count_nodes, fold
 
@@ -212,21 +212,21 @@ def test_deciding_along_the_walk():
     found = [decide(FLOW, fold(WALK[:n])) for n in range(len(WALK))]
     assert found[0] == found[2] == RunStep("a", 1, "compare", {"repeats": 5})
     ask = found[3]
-    assert isinstance(ask, Ask)
-    assert (ask.ask, ask.recommended, ask.because, ask.asked) == (
+    assert isinstance(ask, e.QuestionAsked)
+    assert (ask.ask, ask.recommended, ask.because, ask.seq) == (
         "Does it fail? 0.5",
         "yes",
         "off by 0.5",
-        False,
+        0,
     )
     assert [(o.id, o.text, o.goto, o.recommended) for o in ask.answers] == [
         ("yes", "Yes, 3", "b", True),
         ("no", "No", "right", False),
     ]
     again = found[4]
-    assert isinstance(again, Ask)
-    assert again.asked
-    assert isinstance(found[5], Ask)
+    assert isinstance(again, e.QuestionAsked)
+    assert again.seq, "it has been asked"
+    assert isinstance(found[5], e.QuestionAsked)
     assert found[5].node == "b"
     assert found[11] == Ended("found", "minimal-case", 0)
 
@@ -260,7 +260,7 @@ def test_visits_end_at_their_limit():
             answered("b", "c", visit),
         ]
     # b may be entered once only; it has no limit of its own, so the route is simply unresolved.
-    assert decide(FLOW, fold(numbered(*events[:3]))) == Ask(
+    assert decide(FLOW, fold(numbered(*events[:3]))) == e.QuestionAsked(
         "b", 1, "b?", decide(FLOW, fold(numbered(*events[:3]))).answers, "c"
     )
     assert decide(FLOW, fold(numbered(*events[:-2]))) == Ended("limit", "unresolved", 6)
