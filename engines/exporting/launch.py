@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines import installed
-from narrowdown.engines.problem import Difference, Exported
+from narrowdown.engines.problem import Exported
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.store import decoding
 
@@ -49,18 +49,10 @@ class NoTorch(ExportFault):
 
 
 class _Told(msgspec.Struct, frozen=True):
-    """``export.json``, as the program writes it."""
+    """What ``export.json`` holds beside fields of an ``Exported``."""
 
     fault: str = ""
-    torch: str = ""
-    module: str = ""
-    training: bool = False
-    steady: bool = True
     samples: int = 0
-    pairs: int = 0
-    unpaired: str = ""
-    differences: dict[str, tuple[Difference, ...]] = {}
-    constants: dict[str, Difference] = {}
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -141,7 +133,11 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
         log.seek(0)
         printed = log.read()[-4096:].decode("utf-8", "replace").splitlines()[-LINES:]
     try:
-        found = decoding.decode((folder / TOLD).read_bytes(), _Told)
+        written = (folder / TOLD).read_bytes()
+        found = decoding.decode(written, _Told)
+        golden = "+".join(str(folder / f"golden-{number}.npz") for number in range(found.samples))
+        ours = {"source": request.source, "recorded": f"golden:files={golden}"}
+        exported = msgspec.convert({**decoding.decode(written), **ours}, Exported)
     except (OSError, ValueError):
         how = (
             f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
@@ -151,19 +147,7 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
         ) from None
     if found.fault:
         raise ExportFault(found.fault)
-    golden = "+".join(str(folder / f"golden-{number}.npz") for number in range(found.samples))
-    return Exported(
-        source=request.source,
-        recorded=f"golden:files={golden}",
-        torch=found.torch,
-        module=found.module,
-        training=found.training,
-        steady=found.steady,
-        pairs=found.pairs,
-        unpaired=found.unpaired,
-        differences=found.differences,
-        constants=found.constants,
-    )
+    return exported
 
 
 def list_inputs(folder: Path) -> list[str]:
