@@ -109,7 +109,7 @@ MUTANTS = (
     ),
     Mutant(
         "file-not-synced", "a file is on the disk before its name is", "power", "whole flow",
-        ((STORE, "            os.fsync(file.fileno())\n", "            pass\n"),),
+        ((STORE, "                os.fsync(file.fileno())\n", "                pass\n"),),
     ),
     Mutant(
         "torn-tail-dropped", "a torn line is set aside, never thrown away", "torn", "precision",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "middle-dropped", "a line that was damaged in the middle is named", "damage", "precision",
         (
-            (JOURNAL, "raise DamagedJournal(self._path, bad, \"its checksum does not match\")\n", "break\n"),
+            (JOURNAL, "raise DamagedJournal(path, bad, \"its checksum does not match\")\n", "break\n"),
         ),
     ),
     Mutant(

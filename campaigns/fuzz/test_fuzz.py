@@ -215,7 +215,7 @@ def session(part: str) -> Read:
         if part == journal.NAME:
             try:
                 kept, _ = journal.repair(data, place / part)
-                journal.scan(kept, place / part)
+                tuple(journal.Scan(io.BytesIO(kept), place / part))
             except SessionProblem as error:
                 sentence(error)
         return said

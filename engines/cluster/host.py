@@ -101,15 +101,7 @@ class _Host:
         self._asks: dict[str, asyncio.Task[Measurement]] = {}
 
         self._loop = asyncio.new_event_loop()
-        store = Store(root)
-        for part in (
-            store.artifacts,
-            store.models,
-            store.weights,
-            store.inputs,
-            store.captures,
-            store.logs,
-        ):
+        for part in Store(root).folders:
             part.mkdir(parents=True, exist_ok=True)
         self._pool = Pool(
             root,

@@ -27,9 +27,10 @@ _PIECE = 256 << 10  # bytes
 
 
 @contextlib.contextmanager
-def atomic(target: Path) -> Iterator[Path]:
-    """A temporary path beside ``target``; on leaving it is fsynced and renamed to ``target``, or
-    removed after an exception.
+def atomic(target: Path, *, synced: bool = True) -> Iterator[Path]:
+    """A temporary path beside ``target``; on leaving it is fsynced (unless not ``synced``, for what
+    is worth nothing after a crash of the machine) and renamed to ``target``, or removed after an
+    exception.
 
     A device or a pipe (``/dev/null``, ``/dev/stdout``) is written into: a file in its place would
     break it for everybody.
@@ -45,8 +46,9 @@ def atomic(target: Path) -> Iterator[Path]:
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+        if synced:
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
         temporary.replace(target)
     except OSError as error:  # a write that found no room names no file
         error.filename = error.filename or str(target)
@@ -156,6 +158,15 @@ class Store:
         self.inputs = root / "inputs"
         self.captures = root / "captures"
         self.logs = root / "logs"
+        # What a session's folder holds from its beginning.
+        self.folders = (
+            self.artifacts,
+            self.models,
+            self.weights,
+            self.inputs,
+            self.captures,
+            self.logs,
+        )
 
     def path(self, digest: str) -> Path:
         """Where the artifact lies. Raises ``ValueError`` for text that is not a sha256."""

@@ -5,12 +5,12 @@ import contextlib
 import errno
 import filecmp
 import os
-import secrets
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from narrowdown.engines.store import regular
+from narrowdown.engines.store.content import atomic
 from narrowdown.engines.store.memory import PIECE
 
 
@@ -60,12 +60,8 @@ def join_equal(kept: Path, other: Path) -> None:
     both stay as they are, and so they do on a disk without links."""
     with contextlib.suppress(OSError):
         if not kept.samefile(other) and filecmp.cmp(kept, other, shallow=False):
-            temporary = other.with_name(f".{other.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-            try:
+            with atomic(other, synced=False) as temporary:
                 temporary.hardlink_to(kept)
-                temporary.replace(other)
-            finally:
-                temporary.unlink(missing_ok=True)
 
 
 def _copied(reader: int, writer: int) -> None:

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -33,7 +32,7 @@ from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.ranges import encode
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import Store, boot
+from narrowdown.engines.store.content import Store, atomic, boot
 from narrowdown.engines.store.memory import HELD, SMALL
 from narrowdown.engines.store.sound import Sealed
 from narrowdown.engines.workers.halves import take_halves
@@ -396,31 +395,15 @@ def write_array(target: Path, value: Array) -> None:
     elif value.dtype.isbuiltin == 2:
         raw = value.view(np.dtype(f"u{value.dtype.itemsize}"))
         value = raw.view(np.dtype([(value.dtype.name, raw.dtype)])).reshape(raw.shape)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
-    try:
-        # Not fsynced: the folder's name holds the boot id, so that nothing written before a crash
-        # of the machine is ever read.
-        with _open_new(temporary) as file:
-            sealed = Sealed(file)
-            header = np.lib.format.header_data_from_array_1_0(value)
-            np.lib.format.write_array_header_1_0(cast(BinaryIO, sealed), header)
-            if value.size:
-                sealed.write(value.reshape(-1).view(np.uint8).data)
-            sealed.seal()
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-
-
-def _open_new(path: Path) -> BinaryIO:
-    """The file, to be written; its folder is made where it is the first one. A search begins with
-    hundreds of small ones."""
-    try:
-        return path.open("wb")
-    except FileNotFoundError:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("wb")
+    # Not synced: the folder's name holds the boot id, so that nothing written before a crash of the
+    # machine is ever read.
+    with atomic(target, synced=False) as temporary, temporary.open("wb") as file:
+        sealed = Sealed(file)
+        header = np.lib.format.header_data_from_array_1_0(value)
+        np.lib.format.write_array_header_1_0(cast(BinaryIO, sealed), header)
+        if value.size:
+            sealed.write(value.reshape(-1).view(np.uint8).data)
+        sealed.seal()
 
 
 def read_array(path: Path) -> Array | None:

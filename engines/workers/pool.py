@@ -329,11 +329,6 @@ class Pool:
             )
         return slots
 
-    @property
-    def waiting(self) -> int:
-        """Probes that no worker has yet."""
-        return len(self._queue)
-
     # -- who gets what ----------------------------------------------------------------------------------------------
 
     def _dispatch(self) -> None:

@@ -27,7 +27,6 @@ from narrowdown.engines.store.content import Store, write_atomically
 from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
 from narrowdown.wizard.flow.load import load as load_flow, shipped
-from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import journal, lock
 from narrowdown.wizard.session.events import StepStarted
@@ -153,15 +152,7 @@ def create(
 def _fill(target: Path, problem: Problem, flow_text: str, id_: str) -> None:
     """Everything that a new session's folder holds."""
     target.mkdir(parents=True, exist_ok=True)
-    store = Store(target)
-    for part in (
-        store.artifacts,
-        store.models,
-        store.weights,
-        store.inputs,
-        store.captures,
-        store.logs,
-    ):
+    for part in Store(target).folders:
         part.mkdir(parents=True, exist_ok=True)
     text = flow_text.encode()
     description = Description(
@@ -430,7 +421,7 @@ def summary(folder: Path) -> Summary:
     return Summary(
         **basics,
         node=here.node if here else "",
-        verdict=_verdict(folder, about, state.end) if state.end else said,
+        verdict=_verdict(folder, state.end) if state.end else said,
         end=state.end,
         exit_code=closed.exit_code if closed else None,
         parent=state.taken_from,
@@ -502,18 +493,12 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _verdict(folder: Path, about: Description, end: str) -> str:
-    """The verdict of the end that was reached, or the end's id where the flow cannot be read. Most
-    sessions have the same flow, which is read once."""
+def _verdict(folder: Path, end: str) -> str:
+    """The verdict of the end that was reached, or the end's id where the flow cannot be read."""
     try:
-        if about.flow not in _flows:
-            _flows[about.flow] = load_flow(str(folder / FLOW)).flow
-        return _flows[about.flow].ends[end].verdict
+        return load_flow(folder / FLOW).flow.ends[end].verdict
     except Exception:  # a list of sessions must not fall over one flow
         return end
-
-
-_flows: dict[str, Flow] = {}  # by digest
 
 
 def list_sessions(root: Path | None = None) -> list[Summary]:
@@ -549,8 +534,7 @@ def _is_half_made(folder: Path) -> bool:
     """Whether a folder holds nothing but what ``create`` had made when it was killed: its empty
     parts, and once all of them are there the flow and temporary files. Anything else is a
     user's."""
-    store = Store(folder)
-    made = (store.artifacts, store.models, store.weights, store.inputs, store.captures, store.logs)
+    made = Store(folder).folders
     parts = {part.relative_to(folder).parts[0] for part in made}
     entries = list(folder.iterdir())
     whole = all(part.is_dir() for part in made)

@@ -30,10 +30,9 @@ from narrowdown.wizard.session.events import (
     ProbeFinished,
     ProbeStarted,
     StepFinished,
-    StepStarted,
     WorkerDied,
 )
-from narrowdown.wizard.session.outcomes import checked, outcome_fault
+from narrowdown.wizard.session.outcomes import checked, form_fault
 from narrowdown.wizard.session.problems import (
     MENDING,
     DamagedJournal,
@@ -100,18 +99,11 @@ class Scan:
         self.seq, self.good = seq, 0
 
     def __iter__(self) -> Iterator[AnyEvent]:
-        start, bad = self.good, 0
-        for line in read_lines(self._file):
-            start, number = start + len(line), self.seq + 1
-            if not line.endswith(b"\n") or not is_whole(line[:-1]):
-                bad = bad or number
-                continue
-            if bad:
-                raise DamagedJournal(self._path, bad, "its checksum does not match")
+        for number, line in _whole_lines(self._file, self._path, self.seq + 1):
             event = decode(line[:-1], number, self._path)
             if event.seq != number:
                 raise DamagedJournal(self._path, number, f"event {number} is missing before it")
-            self.seq, self.good = number, start
+            self.seq, self.good = number, self.good + len(line)
             yield event
 
 
@@ -123,23 +115,12 @@ def scanned(path: Path) -> Iterator[Scan]:
         yield Scan(file, path)
 
 
-def scan(data: bytes, path: Path = Path(NAME)) -> tuple[AnyEvent, ...]:
-    """All events in the bytes of a journal. Raises as a ``Scan``."""
-    return tuple(Scan(io.BytesIO(data), path))
-
-
 def rewritten(path: Path, change: Callable[[Any], Any]) -> Iterator[bytes]:
     """The lines of a journal with ``change`` made to the fields of each, those that it changes
     under checksums of their own. A torn end is left out. Raises OSError, DamagedJournal."""
     with _opened(path) as file:
-        bad = 0
-        for number, line in enumerate(read_lines(file), 1):
-            if not line.endswith(b"\n") or not is_whole(line[:-1]):
-                bad = bad or number
-            elif bad:
-                raise DamagedJournal(path, bad, "its checksum does not match")
-            else:
-                yield _changed(line, number, path, change)
+        for number, line in _whole_lines(file, path):
+            yield _changed(line, number, path, change)
 
 
 def _changed(line: bytes, number: int, path: Path, change: Callable[[Any], Any]) -> bytes:
@@ -175,14 +156,12 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
 
 def states(path: Path) -> Iterator[tuple[State, AnyEvent | None, State]]:
     """What ``walk`` gives over the events of a journal. Raises as ``events``, and as ``fold``."""
-    with scanned(path) as scan:
-        yield from walk(resolved(scan, path))
+    return walk(events(path))
 
 
 def state(path: Path) -> State:
     """What the events of a journal come to. Raises as ``states``."""
-    with scanned(path) as scan:
-        return fold(resolved(scan, path))
+    return fold(events(path))
 
 
 def outline(path: Path) -> Iterator[AnyEvent]:
@@ -399,13 +378,7 @@ def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) ->
         whole_event = resolve(event, Store(path.parent))
     except (DamagedJournal, LostPart):
         return None
-    if isinstance(event, StepStarted):
-        steps[event.run] = event.step
-    if isinstance(whole_event, StepFinished) and outcome_fault(
-        whole_event, steps.get(whole_event.run, "")
-    ):
-        return None
-    return event
+    return None if form_fault(whole_event, steps) else event
 
 
 def is_whole(line: bytes) -> bool:
@@ -423,6 +396,19 @@ def read_lines(file: BinaryIO) -> Iterator[bytes]:
     while left > 0 and (line := file.readline()):
         left -= len(line)
         yield line
+
+
+def _whole_lines(file: BinaryIO, path: Path, first: int = 1) -> Iterator[tuple[int, bytes]]:
+    """The lines that the file has now, each with its number, newlines included; without a torn end.
+    Raises DamagedJournal for a bad line that a good one follows."""
+    bad = 0
+    for number, line in enumerate(read_lines(file), first):
+        if not line.endswith(b"\n") or not is_whole(line[:-1]):
+            bad = bad or number
+        elif bad:
+            raise DamagedJournal(path, bad, "its checksum does not match")
+        else:
+            yield number, line
 
 
 def _opened(path: Path) -> BinaryIO:

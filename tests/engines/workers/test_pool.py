@@ -654,7 +654,7 @@ async def met(pool: Pool, *orders: str) -> None:
     for order in orders:
         await pool.run(ask(order))
     await asyncio.gather(*(pool.run(ask("sleep=0")) for _ in range(pool.slots)))
-    while pool.waiting or any(slot.state == "busy" for slot in pool.snapshot()):
+    while pool._queue or any(slot.state == "busy" for slot in pool.snapshot()):
         await asyncio.sleep(0.02)
 
 
@@ -735,7 +735,7 @@ def test_whatever_happens_every_probe_is_answered_once(
         answers = await asyncio.gather(*(one(pool) for _ in range(24)))
         while any(s.state == "busy" for s in pool.snapshot()):
             await asyncio.sleep(0.02)
-        assert pool.waiting == 0
+        assert not pool._queue
         return answers
 
     answers = use(tmp_path, 3, work, on_death=deaths.append, gpus=gpus)

@@ -22,7 +22,6 @@ from narrowdown.wizard.session.journal import (
     read,
     repair,
     rewritten,
-    scan,
 )
 from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 from narrowdown.wizard.session.state import fold
@@ -48,6 +47,10 @@ EVENTS: list[e.AnyEvent] = [
     ),
     e.QuestionAnswered(node="a", visit=1, answer="yes", by="person", note="ünïcode \u2028"),
 ]
+
+
+def scan(data: bytes, path: Path = Path("journal.jsonl")) -> tuple[e.AnyEvent, ...]:
+    return tuple(Scan(io.BytesIO(data), path))
 
 
 def lines(count: int = len(EVENTS)) -> bytes:
