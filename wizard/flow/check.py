@@ -3,7 +3,6 @@
 import re
 import typing
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -15,11 +14,10 @@ from narrowdown.engines.steps.base import RETIRED, StepSpec
 from narrowdown.engines.steps.registry import BROKEN, STEPS
 from narrowdown.wizard.exits import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
-from narrowdown.wizard.flow.expressions import FILTERS, fields
+from narrowdown.wizard.flow.expressions import FILTERS, TemplateProblem, fields
 from narrowdown.wizard.flow.load import Loaded
 from narrowdown.wizard.flow.model import Answer, FlowNode, detours, targets
 from narrowdown.wizard.flow.rules import ORDER
-from narrowdown.wizard.flow.shown import TemplateProblem
 
 # What an answer may set beside parameters of steps: fields of the PROBLEM, the sample to search on,
 # the model to go on with.
@@ -51,6 +49,7 @@ class _Checker:
     def __init__(self, loaded: Loaded, steps: Mapping[str, StepSpec[Any]]) -> None:
         self.flow, self.lines, self.steps = loaded.flow, loaded.lines, steps
         self.places = (*self.flow.nodes, *self.flow.ends)
+        self.kinds = {name: outcome_fields(step.params) for name, step in steps.items()}
 
     def problems(self) -> Iterator[Problem]:
         yield from self._names()
@@ -127,7 +126,7 @@ class _Checker:
                 yield self._value(f"there is no step '{node.step.use}'.", hint, *at, "step", "use")
                 return
             outcome = outcome_fields(facts.outcome)
-            yield from self._parameters(name, node.step.use, node.step.with_, facts.params)
+            yield from self._parameters(name, node.step.use, node.step.with_)
         if node.max_visits < 1:
             yield self._value("max_visits must be 1 or more.", "", *at, "max_visits")
         if node.limit and node.limit not in self.flow.ends:
@@ -206,11 +205,7 @@ class _Checker:
     def _settings(self, answer: Answer, here: tuple[str | int, ...]) -> Iterator[Problem]:
         """Settings are named like what they change: fields of the PROBLEM, or parameters of the
         steps that follow."""
-        kinds = {
-            name: hint
-            for facts in self.steps.values()
-            for name, hint in outcome_fields(facts.params).items()
-        }
+        kinds = {name: hint for hints in self.kinds.values() for name, hint in hints.items()}
         for group, given in (("settings", answer.settings), ("sets", answer.sets)):
             for key, value in given.items():
                 if key not in kinds and key not in SETTINGS and key not in RETIRED:
@@ -240,7 +235,7 @@ class _Checker:
             for n in self.flow.nodes.values()
             if n.step is not None and n.step.use in self.steps
         }
-        kinds = {step: outcome_fields(self.steps[step].params) for step in sorted(used)}
+        kinds = {step: self.kinds[step] for step in sorted(used)}
         known = sorted({name for hints in kinds.values() for name in hints})
         for key, value in self.flow.params.items():
             takers = [step for step, hints in kinds.items() if key in hints]
@@ -257,11 +252,9 @@ class _Checker:
                         f"'{key}' of step '{step}' {fault[0]}.", fault[1], "params", key
                     )
 
-    def _parameters(
-        self, name: str, step: str, given: Mapping[str, Any], kind: type[Any]
-    ) -> Iterator[Problem]:
+    def _parameters(self, name: str, step: str, given: Mapping[str, Any]) -> Iterator[Problem]:
         at = ("nodes", name, "step", "with")
-        hints = outcome_fields(kind)
+        hints = self.kinds[step]
         for key, value in given.items():
             if key not in hints and key in RETIRED:
                 continue
@@ -374,13 +367,8 @@ class _Checker:
 
 def outcome_fields(outcome: type[Any]) -> dict[str, Any]:
     """The fields of an outcome struct and their types."""
-    return _hints(outcome)  # type: ignore[arg-type]
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: type[Any]) -> dict[str, Any]:
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {name: hint for name, hint in hints.items() if name in kind.__struct_fields__}
+    hints = typing.get_type_hints(outcome, include_extras=True)
+    return {name: hint for name, hint in hints.items() if name in outcome.__struct_fields__}
 
 
 def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:

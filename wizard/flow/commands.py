@@ -19,9 +19,8 @@ from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.declaration import ByHand, Found
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.spec import parse
-from narrowdown.wizard.flow.expressions import render_command
+from narrowdown.wizard.flow.expressions import TemplateProblem, Words, render_command
 from narrowdown.wizard.flow.model import FlowNode
-from narrowdown.wizard.flow.shown import TemplateProblem, Words
 from narrowdown.wizard.problem import Problem
 
 # The fields that ``commands`` may name. Those of several words stand for none to many, each with a

@@ -18,16 +18,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.wizard.flow.model import HALF, TOO_LARGE
-from narrowdown.wizard.flow.shown import (
-    LARGEST,
-    LONGEST_TEMPLATE,
-    RESERVED,
-    TemplateProblem,
-    Words,
-    show_value,
-)
 from narrowdown.wizard.words import duration as _duration, elide, number as _number
 
+LARGEST: Final = 64 << 10  # characters of one rendered text
+LONGEST_TEMPLATE: Final = 16 << 10
+RESERVED: Final = frozenset(
+    {"self", "super", "caller", "loop", "varargs", "kwargs"}
+)  # jinja2's own names
 _ALLOWED: Final = (
     nodes.Template, nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.Filter, nodes.CondExpr, nodes.Compare,
     nodes.Operand, nodes.And, nodes.Or, nodes.Not, nodes.Add, nodes.Concat, nodes.Sub, nodes.Div, nodes.Neg,
@@ -37,6 +34,36 @@ _FORBIDDEN: Final[dict[type[nodes.Node], str]] = {
     nodes.Getattr: "'.name'", nodes.Getitem: "'[...]'", nodes.Test: "'is'", nodes.List: "a list", nodes.Tuple: "a tuple",
     nodes.Dict: "a mapping",
 }  # fmt: skip
+
+
+class TemplateProblem(Exception):
+    """A template that cannot be read, or cannot be filled with these values; the message is a
+    sentence. ``name``: the unknown field or filter, where that is what is wrong."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class Words(tuple[str, ...]):
+    """Several words for a command line: each is quoted and given a space in front, so that none
+    leave no gap."""
+
+    __slots__ = ()
+
+
+def show_value(value: Any) -> str:
+    """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it
+    is."""
+    if value is None:
+        return "?"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, list | tuple):
+        return ", ".join(show_value(v) for v in value)
+    return str(value)
 
 
 def number(value: Any) -> str:

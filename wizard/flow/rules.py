@@ -7,9 +7,8 @@ outcome, and then no comparison holds.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from narrowdown.wizard.flow.expressions import render
+from narrowdown.wizard.flow.expressions import TemplateProblem, render
 from narrowdown.wizard.flow.model import Answer, FlowNode, When, detours
-from narrowdown.wizard.flow.shown import TemplateProblem
 
 Outcome: TypeAlias = Mapping[str, Any]
 ORDER: Final[dict[str, Callable[[float, float], bool]]] = {
@@ -32,9 +31,7 @@ def holds(when: When | None, outcome: Outcome | None) -> bool:
     """Whether a rule holds on a step's outcome. No rule always holds; what was not measured (None,
     or no such field) equals only null, and is neither greater, nor less, nor different from
     anything else."""
-    if when is None:
-        return True
-    return all(_holds(key, value, outcome or {}) for key, value in when.items())
+    return bool(judge(when, outcome, untold=False))
 
 
 def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
@@ -55,10 +52,10 @@ def recommend(node: FlowNode, outcome: Outcome | None) -> Recommendation:
         )  # the recommendation stands; the words for it are what is broken
 
 
-def judge(when: When | None, outcome: Outcome | None) -> bool | None:
-    """Whether a rule holds, as ``holds`` says; None where that is open, because what would decide it
-    was not measured."""
-    return _all(_judge(key, value, outcome or {}) for key, value in (when or {}).items())
+def judge(when: When | None, outcome: Outcome | None, untold: bool | None = None) -> bool | None:
+    """Whether a rule holds, as ``holds`` says; ``untold`` where that is open, because what would
+    decide it was not measured."""
+    return _all(_judge(key, value, outcome or {}, untold) for key, value in (when or {}).items())
 
 
 def contradicting(
@@ -73,7 +70,7 @@ def contradicting(
                 found += contradicting(part, outcome, wanted)
         elif key == "not":
             found += contradicting(value, outcome, not wanted)
-        elif _judge(key, value, outcome) is not wanted and outcome.get(key) not in UNTOLD:
+        elif _judge(key, value, outcome, None) is not wanted and outcome.get(key) not in UNTOLD:
             found.append((key, value, wanted))
     return found
 
@@ -84,17 +81,21 @@ def destination(answer: Answer, outcome: Outcome | None) -> str:
     return next((d.goto for d in detours(answer) if holds(d.when, outcome)), answer.goto)
 
 
-def _judge(key: str, value: Any, outcome: Outcome) -> bool | None:
+def _judge(key: str, value: Any, outcome: Outcome, untold: bool | None) -> bool | None:
     match key:
         case "all":
-            return _all(judge(part, outcome) for part in value)
+            return _all(judge(part, outcome, untold) for part in value)
         case "any":
-            none = _all(_opposite(judge(part, outcome)) for part in value)
+            none = _all(_opposite(judge(part, outcome, untold)) for part in value)
             return _opposite(none)
         case "not":
-            return _opposite(judge(value, outcome))
-    told = _holds(key, value, outcome)
-    return None if not told and outcome.get(key) in UNTOLD else told
+            return _opposite(judge(value, outcome, untold))
+    actual = outcome.get(key)
+    if isinstance(value, Mapping):
+        told = all(_compares(operator, actual, operand) for operator, operand in value.items())
+    else:
+        told = _same(actual, value)
+    return untold if not told and actual in UNTOLD else told
 
 
 def _all(parts: Iterable[bool | None]) -> bool | None:
@@ -104,20 +105,6 @@ def _all(parts: Iterable[bool | None]) -> bool | None:
 
 def _opposite(told: bool | None) -> bool | None:
     return None if told is None else not told
-
-
-def _holds(key: str, value: Any, outcome: Outcome) -> bool:
-    match key:
-        case "all":
-            return all(holds(part, outcome) for part in value)
-        case "any":
-            return any(holds(part, outcome) for part in value)
-        case "not":
-            return not holds(value, outcome)
-    actual = outcome.get(key)
-    if not isinstance(value, Mapping):
-        return _same(actual, value)
-    return all(_compares(operator, actual, operand) for operator, operand in value.items())
 
 
 def _compares(operator: str, actual: Any, operand: Any) -> bool:

@@ -7,10 +7,9 @@ import msgspec
 
 from narrowdown.wizard.exits import BY_VERDICT, Exit
 from narrowdown.wizard.facts import say_fact, say_wanted
-from narrowdown.wizard.flow.expressions import render
+from narrowdown.wizard.flow.expressions import TemplateProblem, render
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 from narrowdown.wizard.flow.rules import Outcome, contradicting, destination, judge, recommend
-from narrowdown.wizard.flow.shown import TemplateProblem
 from narrowdown.wizard.session.events import Offered, QuestionAsked
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.words import TEXT

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from narrowdown.engines.probe import HUGE
-from narrowdown.wizard.flow.expressions import fields, render, render_command
-from narrowdown.wizard.flow.shown import LARGEST, TemplateProblem, Words
+from narrowdown.wizard.flow.expressions import (
+    LARGEST,
+    TemplateProblem,
+    Words,
+    fields,
+    render,
+    render_command,
+)
 
 
 @pytest.mark.parametrize(
