@@ -127,9 +127,9 @@ MUTANTS = (
             (OPERATIONS, "if (fault := faults.find_fault(error)) is not None:", "if (fault := None) is not None:"),
             (
                 OPERATIONS,
-                "fault = faults.find_fault_in_text(answer.message) or faults.find_full_disk(\n"
-                "        faults.list_written_places(store.root)\n    )",
-                "fault = None",
+                "if fault := faults.find_fault_in_text(answer.message) or faults.find_full_disk(\n"
+                "        faults.list_written_places(store.root)\n    ):",
+                "if fault := None:",
             ),
         ),
     ),
@@ -143,13 +143,13 @@ MUTANTS = (
     ),
     Mutant(
         "no-disk-named", "the disk that is full is named", "disk", "precision",
-        (("engines/faults.py", "The disk{at} is full{_free(name)}.", "The disk is full."),),
+        (("engines/faults.py", "The disk{at} is full.", "The disk is full."),),
     ),
     Mutant(
         "verdict-stored", "a measurement is stored, not what was made of it", "event", "reduce",
         (
             (DRIVE, _FINISHED, _BARE),
-            (DRIVE, "return plain or ledger.measurement(name) or measurement", "return measurement"),
+            (DRIVE, "return plain or self.ledger.measurement(name) or measurement", "return measurement"),
         ),
     ),
     Mutant(
@@ -171,21 +171,25 @@ MUTANTS = (
     ),
     Mutant(
         "temporary-files-left", "no temporary file is left", "unfinished", "precision",
-        ((POOL, "        if not self._sweeps:\n", "        if True:\n"),),
+        ((POOL, "        if not self._terms.sweeps:\n", "        if True:\n"),),
     ),
     Mutant(
         "orphans", "everybody notices that the runner is gone", "runner", "a checker",
         (
             (WORKER, "    _die_with(parent)\n", ""),
             (WORKER, "            traceback.print_exc()\n        _end_process()\n", "            traceback.print_exc()\n"),
-            (POOL, "        if self._dog is None and sys.platform == \"linux\":", "        if False:"),
+            (POOL, "        if self._dog is None:\n", "        if False:\n"),
         ),
     ),
     Mutant(
         "half-a-bundle", "a bundle is whole, or not there", "export", "whole flow",
         (
             (EXPORT, "        made = folder / FIRST\n", "        made = target\n"),
-            (EXPORT, "        _move_into_place(made, target)\n", ""),
+            (
+                EXPORT,
+                "            (_archive if target.suffix == \".zip\" else _move_into_place)(made, target)\n",
+                "",
+            ),
         ),
     ),
 )  # fmt: skip
