@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence, Set
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 from distributed import Client, KilledWorker
@@ -63,20 +63,6 @@ class _Member:
 
     def is_a(self, spec: str, fingerprint: str) -> bool:
         return spec in self.told and _fingerprint_of(self.told[spec]) == fingerprint
-
-
-class _Packed(NamedTuple):
-    """A question, and the files that it needs by name."""
-
-    question: bytes
-    needs: Mapping[str, Sequence[Parcel]]
-
-
-class _Answered(NamedTuple):
-    """A measurement, and the ``place`` of the host that gave it; "" where none did."""
-
-    measurement: Measurement
-    place: str = ""
 
 
 class Cluster:
@@ -456,22 +442,23 @@ class Cluster:
         ask, log = f"{secrets.token_hex(4)}-{number}", log or log_name(probe, number)
         question = hosts.Question(ask, probe, timeout, log)
         try:
-            answered = await self._answer_somewhere(question)
+            measurement, place = await self._answer_somewhere(question)
             places = {member.greeting.place for member in self._members.values()}
-            if answered.measurement.status in _HOST_DEPENDENT and places > {answered.place}:
+            if measurement.status in _HOST_DEPENDENT and places > {place}:
                 # One slow or small host decides nothing.
-                answered = await self._answer_somewhere(question, avoid={answered.place})
+                measurement, _ = await self._answer_somewhere(question, avoid={place})
         except asyncio.CancelledError:
             self._in_background(self._withdraw_question(ask))
             raise
-        return answered.measurement
+        return measurement
 
     async def _answer_somewhere(
         self, asked: hosts.Question, avoid: Set[str] = frozenset()
-    ) -> _Answered:
-        """The measurement, however many hosts are lost on the way to it."""
+    ) -> tuple[Measurement, str]:
+        """The measurement, however many hosts are lost on the way to it, and the ``place`` of the
+        host that gave it; "" where none did."""
         specs = engine_specs(asked.probe)
-        packed = await self._pack_question(asked)
+        question, needs = await self._pack_question(asked)
         lost, only, unfit = 0, "", dict[str, str]()
         while lost < TRIALS:
             fit = [m for m in await self._wait_for_a_host(specs, avoid) if m.address not in unfit]
@@ -481,7 +468,7 @@ class Cluster:
                 )
             try:
                 chosen = [m for m in fit if m.address == only] or fit
-                answer = await self._submit_packed(packed, chosen)
+                answer = await self._submit_packed(question, chosen)
             except KilledWorker:
                 break
             only = ""
@@ -492,7 +479,7 @@ class Cluster:
                 )  # a cluster that forgets its tasks says nothing about the probe
                 await self._wait_for_news()
             elif answer.kind == "missing":
-                wanted = [parcel for name in answer.missing for parcel in packed.needs[name]]
+                wanted = [parcel for name in answer.missing for parcel in needs[name]]
                 only = member.address if await self._supply_member(member, wanted) else ""
                 lost += not only
             elif answer.kind == "stranger":
@@ -506,10 +493,13 @@ class Cluster:
             else:  # its workers were ended, by nobody here, or it went while it handed over what it had made
                 lost += 1
         said = f"The hosts that worked on the probe were lost {TRIALS} times, one after the other."
-        return _Answered(Measurement(status="crash", message=said))
+        return Measurement(status="crash", message=said), ""
 
-    async def _pack_question(self, asked: hosts.Question) -> _Packed:
-        """Raises ``ExecutorLost`` where a file of the session cannot be read."""
+    async def _pack_question(
+        self, asked: hosts.Question
+    ) -> tuple[bytes, Mapping[str, Sequence[Parcel]]]:
+        """The question as it travels, and the files that it needs by name. Raises ``ExecutorLost``
+        where a file of the session cannot be read."""
         try:
             needs = self._packer.needed(asked.probe)
             pins = await asyncio.to_thread(pin_files, asked.probe)
@@ -518,14 +508,14 @@ class Cluster:
                 f"A file of the session cannot be read: {say_in_one_line(error)}."
             ) from error
         full = msgspec.structs.replace(asked, needs=tuple(needs), pins=pins)
-        return _Packed(hosts.encode(full), needs)
+        return hosts.encode(full), needs
 
     async def _submit_packed(
-        self, packed: _Packed, members: Sequence[_Member]
+        self, question: bytes, members: Sequence[_Member]
     ) -> hosts.Answer | None:
         """As ``_submit_question``; None as well where the wire to the scheduler broke."""
         try:
-            return await self._submit_question(packed.question, members)
+            return await self._submit_question(question, members)
         except (KilledWorker, ExecutorLost):
             raise
         except Exception as error:  # it breaks in one of many ways
@@ -638,7 +628,9 @@ class Cluster:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _accept_answer(self, log: str, member: _Member, answer: hosts.Answer) -> _Answered:
+    def _accept_answer(
+        self, log: str, member: _Member, answer: hosts.Answer
+    ) -> tuple[Measurement, str]:
         if answer.log:
             path = self._root / log
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -648,7 +640,7 @@ class Cluster:
             detail = f"{death.detail} (on {member.greeting.name})"
             self._telling.on_death(msgspec.structs.replace(death, detail=detail))
         kept = msgspec.structs.replace(answer.measurement, log=log if answer.log else "")
-        return _Answered(kept, member.greeting.place)
+        return kept, member.greeting.place
 
     async def _withdraw_question(self, ask: str) -> None:
         calls = (self._call_host(address, hosts.withdraw, ask) for address in self._members)

@@ -53,6 +53,7 @@ ATTRIBUTES = {
     ("Softmax", "axis"): "dim",
     ("LogSoftmax", "axis"): "dim",
     ("Conv", "group"): "groups",
+    ("Resize", "coordinate_transformation_mode"): "align_corners",
 }
 
 
@@ -445,25 +446,14 @@ def find_attributes(model: Any, nodes: Mapping[str, Call]) -> dict[str, list[dic
             ):
                 continue
             value, given = node.attributes[attribute].value, call.stated[argument]
-            same = (
-                abs(value - given) <= 1e-6 * abs(given)
-                if isinstance(given, float)
-                else value == given or op.endswith("oftmax")
-            )
+            if op == "Resize":
+                same = (value == "align_corners") == bool(given)
+            elif isinstance(given, float):
+                same = abs(value - given) <= 1e-6 * abs(given)
+            else:
+                same = value == given or op.endswith("oftmax")
             if not same:
                 said = f"{op}: {attribute} is {value!r} in the ONNX model and {argument} is {given!r} in PyTorch"
-                found.setdefault(call.scope, []).append({"line": "", "said": said})
-        if (
-            node.op_type == "Resize"
-            and "align_corners" in call.stated
-            and "coordinate_transformation_mode" in node.attributes
-        ):
-            mode = node.attributes["coordinate_transformation_mode"].value
-            if (mode == "align_corners") != bool(call.stated["align_corners"]):
-                said = (
-                    f"Resize: coordinate_transformation_mode is {mode!r} in the ONNX model "
-                    f"and align_corners is {call.stated['align_corners']} in PyTorch"
-                )
                 found.setdefault(call.scope, []).append({"line": "", "said": said})
     return found
 

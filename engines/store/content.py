@@ -50,8 +50,9 @@ def atomic(target: Path, *, synced: bool = True) -> Iterator[Path]:
             with temporary.open("rb") as file:
                 os.fsync(file.fileno())
         temporary.replace(target)
-    except OSError as error:  # a write that found no room names no file
-        error.filename = error.filename or str(target)
+    except OSError as error:
+        if error.errno is not None:  # a write that found no room names no file
+            error.filename = error.filename or str(target)
         raise
     finally:
         temporary.unlink(missing_ok=True)

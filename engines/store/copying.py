@@ -14,29 +14,21 @@ from narrowdown.engines.store.content import atomic
 from narrowdown.engines.store.memory import PIECE
 
 
-class _Failed(Exception):
-    """``shutil.copytree`` would gather an OSError, and go on with the other files."""
-
-    def __init__(self, error: OSError) -> None:
-        self.error = error
-
-
 def tree(
     source: Path, target: Path, ignore: Callable[[str, list[str]], Iterable[str]] | None = None
 ) -> None:
-    """Copy a folder, as ``shutil.copytree`` does, up to the first file that cannot be copied.
-    Raises that one's ``OSError``."""
-
-    def each(one: str, other: str) -> None:
-        try:
-            copy(one, other)
-        except OSError as error:
-            raise _Failed(error) from None
-
-    try:
-        shutil.copytree(source, target, ignore=ignore, copy_function=each)
-    except _Failed as failed:
-        raise failed.error from None
+    """Copy a folder, up to the first file that cannot be copied: ``shutil.copytree`` goes on with
+    the others. ``ignore``: of a folder and the names in it those that are left out. Raises that
+    file's ``OSError``."""
+    names = os.listdir(source)  # noqa: PTH208
+    left_out = set(ignore(str(source), names)) if ignore else set()
+    target.mkdir(parents=True)
+    for name in sorted(set(names) - left_out):
+        if (source / name).is_dir():
+            tree(source / name, target / name, ignore)
+        else:
+            copy(source / name, target / name)
+    shutil.copystat(source, target)
 
 
 def copy(source: str | Path, target: str | Path) -> None:

@@ -32,10 +32,6 @@ def _pin_package() -> None:
 
 
 def main() -> None:
-    if len(sys.argv) < 2:
-        sys.exit(
-            "A worker is started by the pool: python -P -m narrowdown.engines.workers SESSION [PARENT_PID]"
-        )
     incoming, outgoing = _claim_protocol()
     _pin_package()
     from narrowdown.engines.workers.worker import serve_probes

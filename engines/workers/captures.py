@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
-from onnx import ModelProto
+from onnx import ModelProto, TensorProto
 
 from narrowdown.engines import backends, spec
 from narrowdown.engines.array import Array
@@ -35,7 +35,6 @@ from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store, atomic, boot
 from narrowdown.engines.store.memory import HELD, SMALL
 from narrowdown.engines.store.sound import Sealed
-from narrowdown.engines.workers.halves import take_halves
 
 DEFAULT_BUDGET = 4 << 30  # bytes on disk, all captures of a session
 # Each session builds the whole model, so that few of them are wanted. ONNX Runtime (1.22 to 1.32)
@@ -131,6 +130,31 @@ def make_engine(text: str) -> Engine:
         return backends.make(text)
     except ValueError as error:
         raise EngineFault("refused", str(error)) from error
+
+
+class _Fed:
+    """What was built of a float original or twin, fed with halves where it takes FP32."""
+
+    def __init__(self, built: Built, part: Cut) -> None:
+        self.model, self.facts, self._built = built.model, built.facts, built
+        kinds = {i.name: i.type.tensor_type.elem_type for i in part.model.graph.input}
+        self._wide = {name for name, kind in kinds.items() if kind == TensorProto.FLOAT}
+
+    def run(self, feeds: Mapping[str, Array], outputs: Sequence[str] = ()) -> dict[str, Array]:
+        wide = {
+            n: a.astype(np.float32) if n in self._wide and a.dtype.itemsize == 2 else a
+            for n, a in feeds.items()
+        }
+        return self._built.run(wide, outputs)
+
+    def close(self) -> None:
+        self._built.close()
+
+
+def take_halves(built: Built, part: Cut, engine: str) -> Built:
+    """What was built of a floated cut, so that it takes what the model itself takes: a reference
+    that is the model as it was before it was converted takes FP32 where the model holds halves."""
+    return _Fed(built, part) if spec.parse(engine).get("model") else built
 
 
 # With the bytes that it gave out in a run, which an engine may go on holding.
@@ -409,15 +433,11 @@ def write_array(target: Path, value: Array) -> None:
 def read_array(path: Path) -> Array | None:
     """The array, read-only and memory-mapped where large; None where it is not there."""
     try:
-        size = regular.size(path)
+        large = regular.size(path) >= SMALL
         os.utime(path)
-        return _load_array(path, size)
+        value: Array = np.load(path, mmap_mode="r" if large else None, allow_pickle=False)
     except (OSError, ValueError, EOFError):
         return None
-
-
-def _load_array(path: Path, size: int) -> Array:
-    value: Array = np.load(path, mmap_mode="r" if size >= SMALL else None, allow_pickle=False)
     if value.dtype.names:
         name = value.dtype.names[0]
         value = value[name].view(load.np_dtype(name))

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections import deque
+from typing import Any
 
 import msgspec
 
@@ -74,15 +75,9 @@ class Child:
 
     def remember(self, probe: AnyProbe) -> None:
         """What it holds now that it has answered the probe."""
-        model = getattr(probe, "model", "")
-        if model and model not in self.models:
-            self.models.append(model)
-        build = built_for(probe)
-        if build and build not in self.builds:
-            self.builds.append(build)
-        engine = probe.engine if isinstance(probe, Measure) else ""
-        if engine and engine not in self.engines:
-            self.engines.append(engine)
+        _add(self.models, getattr(probe, "model", ""))
+        _add(self.builds, built_for(probe))
+        _add(self.engines, probe.engine if isinstance(probe, Measure) else "")
 
     def gone(self) -> bool:
         """Whether the process has ended; it is not reaped yet, so that its group's number is still
@@ -132,6 +127,11 @@ class Child:
             self.transports.clear()
         await self.gone_within(2.0)
         return self.process.poll() or 0
+
+
+def _add(held: deque[Any], one: str | bytes) -> None:
+    if one and one not in held:
+        held.append(one)
 
 
 def built_for(probe: AnyProbe) -> bytes:

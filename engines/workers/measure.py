@@ -73,21 +73,19 @@ def _is_open(model: ModelProto) -> bool:
     return any(not d.HasField("dim_value") and not d.dim_param for d in dims)
 
 
-def _close_ready(ready: _Ready) -> None:
-    close_built(ready.built)
+def _keep_builds() -> Kept[_Ready]:
+    """A store of builds. One weighs as its weights, of which an engine may hold a copy, and as what
+    it gives out."""
+    return Kept(
+        lambda ready: close_built(ready.built),
+        lambda ready: weigh_built(ready.part.model) + ready.held,
+    )
 
 
 _cuts: Kept[Cut] = Kept()
-
-
-def _weigh_ready(ready: _Ready) -> int:
-    """Bytes of weights, of which an engine may hold a copy, and of what it gives out."""
-    return weigh_built(ready.part.model) + ready.held
-
-
-_builds: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
+_builds = _keep_builds()
 # Apart from what is run with them: that may not be closed meanwhile.
-_parts: Kept[_Ready] = Kept(_close_ready, _weigh_ready)
+_parts = _keep_builds()
 # What engines said to builds for many shapes (``_build_key``), as a status and a sentence: these
 # are not tried again.
 _refused: dict[bytes, tuple[str, str]] = {}
@@ -140,7 +138,7 @@ class _Measuring:
         self.captured = self._is_captured()
         # Repeated looks are at a build of their own: what an engine remembers of earlier runs is no
         # part of the answer.
-        self.builds = _builds if probe.runs <= 1 else Kept(_close_ready, _weigh_ready)
+        self.builds = _builds if probe.runs <= 1 else _keep_builds()
         self.build_seconds = self.run_seconds = self.median_seconds = 0.0
         self.artifacts: dict[str, str] = {}
         self.stepped: _Ready | None = None  # the build of the last step of a sequence
@@ -570,24 +568,17 @@ class _Measuring:
         """The build of a file into which the nodes that are kept were written; inputs and outputs
         by name."""
         probe = self.probe
-        made = workaround_model.write_form(self.store, self.model, self.keep, probe)
+        model, told = workaround_model.write_form(self.store, self.model, self.keep, probe)
         request = BuildRequest(
-            model=made.model,
+            model=model,
             weights_dir=self.model.weights_dir,
             feed_shapes={name: tuple(feed.arrays[t].shape) for name, t in part.feeds.items()},
             attempt=probe.attempt,
             say=self.progress,
         )
         built = build(self.engine, request)
-        kept = {
-            "names": list(made.names), "holders": list(made.holders), "lost": list(made.lost),
-            "inside": made.inside, "of": made.of, "idle": made.idle,
-        }  # fmt: skip
         return _Ready(
-            replace(part, model=made.model),
-            built,
-            time.monotonic() - begun,
-            facts={"written": kept},
+            replace(part, model=model), built, time.monotonic() - begun, facts={"written": told}
         )
 
     def _rewrite(self, feed: Feed, part: Cut, begun: float) -> _Ready:

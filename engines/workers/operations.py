@@ -215,8 +215,9 @@ def _say_unexpected(error: Exception) -> str:
 
 def _import_model(probe: Import, store: Store) -> Measurement:
     if filekind.is_ir(probe.path):
-        return _import_ir(Path(probe.path), store)
-    imported = load.import_model(Path(probe.path), store, _runtime_ceiling)
+        imported = _import_ir(Path(probe.path), store)
+    else:
+        imported = load.import_model(Path(probe.path), store, _runtime_ceiling)
     facts = {
         "model": imported.digest,
         "nodes": imported.nodes,
@@ -229,26 +230,15 @@ def _import_model(probe: Import, store: Store) -> Measurement:
     return Measurement(facts=facts, nodes=imported.nodes)
 
 
-def _import_ir(path: Path, store: Store) -> Measurement:
+def _import_ir(path: Path, store: Store) -> load.Imported:
     """A model of one node in its place, which OpenVINO alone can run."""
     from narrowdown.engines.backends.openvino import ir  # which is not there for everybody
 
     if complaint := filekind.explain_no_model(path):
         raise ModelProblem(complaint)
     model = ir.stand_in(path)
-    outputs = [o.name for o in model.graph.output]
-    digest = load.save(store, model, str(path.parent))
-    return Measurement(
-        facts={
-            "model": digest,
-            "nodes": 1,
-            "notes": [],
-            "outputs": outputs,
-            "bodies": 0,
-            "warnings": [],
-        },
-        nodes=1,
-    )
+    outputs = tuple(o.name for o in model.graph.output)
+    return load.Imported(load.save(store, model, str(path.parent)), 1, outputs=outputs)
 
 
 def _construct_model(probe: Construct, store: Store) -> Measurement:

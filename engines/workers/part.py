@@ -23,7 +23,6 @@ from narrowdown.engines.probe import STEP, Candidate, Edit
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers import captures
 from narrowdown.engines.workers.captures import ReferenceFailed
-from narrowdown.engines.workers.halves import take_halves
 
 Say = Callable[[str], None]
 
@@ -242,7 +241,7 @@ class Part:
             part=piece,
             **how,
         )
-        return take_halves(build(engine, request), part, spec)
+        return captures.take_halves(build(engine, request), part, spec)
 
 
 def run_reference(store: Store, model: StoredModel, reference: str, progress: Say) -> samples.Run:

@@ -38,8 +38,9 @@ import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
@@ -100,27 +101,20 @@ class Slot(msgspec.Struct, frozen=True):
     device: int = 0  # the number of its GPU, from 1, where the slots share out several
 
 
+@dataclass(eq=False)
 class _Job:
     """A probe on its way. ``future`` is what the caller waits for; done before its time means
     nobody waits any more."""
 
-    def __init__(
-        self,
-        probe: AnyProbe,
-        timeout: float,
-        log: str,
-        future: "asyncio.Future[Measurement]",
-        alone: _Alone,
-    ) -> None:
-        self.probe = probe
-        self.timeout = timeout
-        self.log = log
-        self.future = future
-        self.alone = alone
-        self.extra = False  # its step gave it a time of its own: it can be left out
-        self.retried = False
-        self.killed = False  # from outside, once
-        self.crowded = False  # another probe ran during this one
+    probe: AnyProbe
+    timeout: float
+    log: str
+    future: "asyncio.Future[Measurement]"
+    alone: _Alone
+    extra: bool  # its step gave it a time of its own: it can be left out
+    retried: bool = False
+    killed: bool = False  # from outside, once
+    crowded: bool = False  # another probe ran during this one
 
     @property
     def sensitive(self) -> Sequence[str]:
@@ -129,19 +123,20 @@ class _Job:
         return _LOAD_SENSITIVE if self.alone != "device" else _LOAD_SENSITIVE[1:]
 
 
+@dataclass(eq=False)
 class _Slot:
     """``device``: the number of its GPU, from 1; 0 where there are not several."""
 
-    def __init__(self, number: int, device: int) -> None:
-        self.number, self.device = number, device
-        self.process: Child | None = None
-        self.job: _Job | None = None
-        self.task: asyncio.Task[None] | None = None
-        self.interrupt: asyncio.Future[_Interrupt] | None = None
-        self.started = 0.0
-        self.text = ""
-        self.held = 0  # bytes, when it was last looked at
-        self.died = False  # its last worker died of a signal before it could answer at all
+    number: int
+    device: int
+    process: Child | None = None
+    job: _Job | None = None
+    task: "asyncio.Task[None] | None" = None
+    interrupt: "asyncio.Future[_Interrupt] | None" = None
+    started: float = 0.0
+    text: str = ""
+    held: int = 0  # bytes, when it was last looked at
+    died: bool = False  # its last worker died of a signal before it could answer at all
 
     def stop(self, why: _Interrupt) -> None:
         if self.interrupt is not None and not self.interrupt.done():
@@ -248,11 +243,11 @@ class Pool:
         job = _Job(
             probe,
             limit,
-            log or self._name_log(probe),
+            log or log_name(probe, next(self._numbers)),
             asyncio.get_running_loop().create_future(),
             alone,
+            extra=own not in (0.0, timeout),
         )
-        job.extra = own not in (0.0, timeout)
         if self._stopping:
             return make_cancelled()
         self._queue.append(job)
@@ -568,8 +563,8 @@ class Pool:
             said = f"The probe held {held / 2**30:.1f} GiB of memory and was stopped{doing}, before the machine ran out."
             answer = Measurement(status="out-of-memory", message=said)
         else:
-            killed = memory.kernel_kills() > kills
-            answer = _explain_end(_End(why, number, code, doing, held, killed, full))
+            had = max(held, memory.room()) if memory.kernel_kills() > kills else -1
+            answer = _explain_end(why, number, code, doing, had, full)
         extra = why == "timeout" and job.extra
         told = Death(slot.number, process.pid, number, code, job.probe, answer.message, extra)
         self._telling.on_death(told)
@@ -628,38 +623,22 @@ class Pool:
         if not self._terms.sweeps:
             return
         shutil.rmtree(self._root / "checks", ignore_errors=True)
-        unfinished = (
+        for pattern in (
             "artifacts/.*.tmp",
             "artifacts/*/.*.tmp",
             "models/.*.tmp",
             "models/*/.*.tmp",
             "models/.*.onnx",
             "models/check-*.onnx",
-        )
-        for pattern in (*unfinished, "inputs/*/.*.tmp", "captures/*/*/.*.tmp"):
+            "inputs/*/.*.tmp",
+            "captures/*/*/.*.tmp",
+        ):
             for path in self._root.glob(pattern):
                 with contextlib.suppress(OSError):
                     path.unlink()
 
-    def _name_log(self, probe: AnyProbe) -> str:
-        return log_name(probe, next(self._numbers))
-
     def _worker_log(self, slot: _Slot) -> Path:
         return self._root / "logs" / f"worker-{slot.number}.log"
-
-
-class _End(NamedTuple):
-    """How a worker ended by itself, or was ended for what it wrote. ``number``: of the signal that
-    it died of, 0 for none; ``held``: bytes; ``killed``: the kernel killed for want of memory
-    meanwhile; ``full``: the disk that was full then."""
-
-    why: str
-    number: int
-    code: int
-    doing: str
-    held: int
-    killed: bool
-    full: OSError | None
 
 
 def _explain_timeout(job: _Job, seconds: float, doing: str) -> Measurement:
@@ -670,20 +649,24 @@ def _explain_timeout(job: _Job, seconds: float, doing: str) -> Measurement:
     return Measurement(status="timeout", message=said)
 
 
-def _explain_end(end: _End) -> Measurement:
-    """What the end of a worker says of its probe."""
-    number, doing = end.number, end.doing
+def _explain_end(
+    why: str, number: int, code: int, doing: str, had: int, full: OSError | None
+) -> Measurement:
+    """What the end of a worker says of its probe: it ended by itself, or was ended for what it
+    wrote. ``number``: of the signal that it died of, 0 for none; ``had``: bytes that it could have
+    had, where the kernel killed for want of memory meanwhile, -1 where it did not; ``full``: the
+    disk that was full then."""
     if not number and (changed := installed.say_change(installed.OF_WORKERS)):
         # It was begun with other files than this process.
         return Measurement(status="fault", message=changed)
-    if end.why == "garbage":
+    if why == "garbage":
         said = f"The worker process wrote something that is no message{doing} and was stopped."
         return Measurement(status="crash", message=said)
-    if fault := end.full:
-        said = f"{faults.say_fault(fault)} The worker process ended{doing} meanwhile."
-        return Measurement(status="fault", message=said, facts={"errno": fault.errno})
-    if number == signal.SIGKILL and end.killed:
-        if memory.starved(max(end.held, memory.room())):
+    if full is not None:
+        said = f"{faults.say_fault(full)} The worker process ended{doing} meanwhile."
+        return Measurement(status="fault", message=said, facts={"errno": full.errno})
+    if number == signal.SIGKILL and had >= 0:
+        if memory.starved(had):
             said = f"{faults.say_fault(faults.no_memory())} The system killed the worker process{doing}."
             return Measurement(status="fault", message=said)
         said = f"The system killed the worker process for want of memory{doing}."
@@ -691,7 +674,7 @@ def _explain_end(end: _End) -> Measurement:
     said = (
         f"The worker process died of signal {number} ({faults.signal_name(number)}){doing}."
         if number
-        else f"The worker process ended by itself with exit code {end.code}{doing}."
+        else f"The worker process ended by itself with exit code {code}{doing}."
     )
     return Measurement(status="crash", message=said)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from onnx import AttributeProto, ModelProto, TensorShapeProto
+from onnx import ModelProto, TensorShapeProto
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
@@ -63,7 +63,13 @@ def state_model(model: ModelProto, weights_dir: str, feeds: dict[str, Array]) ->
     for node in graph.node:
         attributes: dict[str, Stated] = {}
         for a in node.attribute:
-            attributes[a.name] = _state_attribute(a, node.op_type)
+            stated = schema.state_attribute(a)
+            if stated is None:
+                raise ModelProblem(
+                    f"The attribute '{a.name}' of {node.op_type} holds a tensor or a graph, which cannot be stated in a few "
+                    "lines."
+                )
+            attributes[a.name] = stated
         domain = "" if node.domain == "ai.onnx" else node.domain
         nodes.append(
             MadeNode(node.op_type, tuple(node.input), tuple(node.output), attributes, domain)
@@ -135,7 +141,9 @@ def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:
     A model is one where ONNX infers its shapes and the reference runs it."""
     found: list[tuple[Place, ...]] = []
     numbers = [_Number(*one) for one in list_places(made)]
-    for number in (*_list_dimensions(made, numbers), *_list_parts(numbers)):
+    # Behind the dimensions what a Reshape may state of one: 12 = 3 heads of 4.
+    stated = (n for n in numbers if n.place.kind != "dim" and n.size > 1)
+    for number in (*_list_dimensions(made, numbers), *stated):
         taken = {msgspec.structs.replace(p, times=1) for tied in found for p in tied}
         if number.size < 1 or number.place in taken:
             continue
@@ -152,11 +160,6 @@ def _list_dimensions(made: Construction, numbers: Sequence[_Number]) -> list[_Nu
     """Those of lists are how many numbers a shape has."""
     lists = {name for name, weight in made.weights.items() if is_list(weight)}
     return [n for n in numbers if n.place.kind == "dim" and n.place.of not in lists]
-
-
-def _list_parts(numbers: Sequence[_Number]) -> list[_Number]:
-    """12 = 3 heads of 4, as a Reshape states it."""
-    return [n for n in numbers if n.place.kind != "dim" and n.size > 1]
 
 
 def _is_like(other: _Number, number: _Number) -> bool:
@@ -213,14 +216,6 @@ def _is_model(made: Construction, reference: str) -> bool:
     except (ModelProblem, EngineFault, ValueError):
         return False
     return True
-
-
-def _state_attribute(a: AttributeProto, op: str) -> Stated:
-    if (stated := schema.state_attribute(a)) is not None:
-        return stated
-    raise ModelProblem(
-        f"The attribute '{a.name}' of {op} holds a tensor or a graph, which cannot be stated in a few lines."
-    )
 
 
 def _state_input(value: Array, shape: TensorShapeProto | None) -> MadeTensor:

@@ -7,6 +7,7 @@ their shapes and types stay and their values are gone, so that nobody can run th
 have them.
 """
 
+import contextlib
 import hashlib
 import shutil
 import sys
@@ -118,11 +119,9 @@ def _expect_anew(folder: Path, model: ModelProto, reference: str) -> None:
     with np.load(folder / "expected.npz", allow_pickle=False) as archive:
         wanted = list(archive)
     shapes = {name: value.shape for name, value in feeds.items()}
-    built = backends.make(reference).build(BuildRequest(model, str(folder), feed_shapes=shapes))
-    try:
+    request = BuildRequest(model, str(folder), feed_shapes=shapes)
+    with contextlib.closing(backends.make(reference).build(request)) as built:
         found = built.run(feeds)
-    finally:
-        built.close()
     with scratch("narrowdown-withheld-") as place:
         store = Store(place)
         digest = put_arrays(

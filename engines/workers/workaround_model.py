@@ -2,7 +2,7 @@
 typed."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -25,28 +25,17 @@ from narrowdown.engines.store.content import Store
 from narrowdown.engines.store.memory import HELD, SMALL
 
 
-@dataclass(frozen=True)
-class Written:
-    """``model``: read back from the bytes that the file has, its weights inside where they are few.
-    ``names``: its nodes that stay in FP32 (of a quantized model: in float), those in bodies behind
-    the names of what holds them. ``holders``: those of its graph that are or hold them; () where
-    none is held. ``lost``: nodes of the searched model that it does not have. ``inside``: nodes in
-    the bodies of those that stay, which stay with them; ``of``: nodes of the whole, with all
-    bodies'; ``idle``: nodes of bodies that did not run, which stay as well."""
-
-    model: ModelProto
-    names: tuple[str, ...]
-    holders: tuple[str, ...]
-    lost: tuple[str, ...]
-    inside: int
-    of: int
-    idle: int
-
-
 def write_form(
     store: Store, searched: StoredModel, keep: frozenset[int], probe: Measure
-) -> Written:
-    """``keep``: node ids of ``searched``. The probe's ``written`` is the digest of the model that
+) -> tuple[ModelProto, dict[str, Any]]:
+    """The model, read back from the bytes that the file has, its weights inside where they are few;
+    and what is told of it. ``names``: its nodes that stay in FP32 (of a quantized model: in float),
+    those in bodies behind the names of what holds them. ``holders``: those of its graph that are or
+    hold them; none where none is held. ``lost``: nodes of the searched model that it does not have.
+    ``inside``: nodes in the bodies of those that stay, which stay with them; ``of``: nodes of the
+    whole, with all bodies'; ``idle``: nodes of bodies that did not run, which stay as well.
+
+    ``keep``: node ids of ``searched``. The probe's ``written`` is the digest of the model that
     is written: that one, or the one that it was made from, where what makes a constant of
     ``searched`` stays in FP32 with the node that reads it, or wherever it is made of what is
     outside of ``rest``; its ``rest`` the precision (``fp16``, ``bf16``) of all other nodes; "": as
@@ -88,15 +77,14 @@ def write_form(
             standing_alone(model, own.weights_dir).SerializeToString(deterministic=True)
         )
     holders = sorted({*there, *inner.values()}) if inner else []
-    return Written(
-        model,
-        (*(own.engine_names[n] for n in sorted(there)), *inner),
-        tuple(own.engine_names[n] for n in holders),
-        tuple(searched.engine_names[n] for n in sorted(keep - set(places))),
-        inside,
-        of,
-        idle,
-    )
+    return model, {
+        "names": [*(own.engine_names[n] for n in sorted(there)), *inner],
+        "holders": [own.engine_names[n] for n in holders],
+        "lost": [searched.engine_names[n] for n in sorted(keep - set(places))],
+        "inside": inside,
+        "of": of,
+        "idle": idle,
+    }
 
 
 def _find_made_before(
