@@ -21,7 +21,7 @@ from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.read import read as open_session
-from narrowdown.wizard.runner.devices import Devices
+from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.walk import Walk

@@ -28,5 +28,5 @@ def test_a_lock_that_is_held_a_moment_longer(
     try:
         finish(place, 4 if closed else 0, text=True)
     finally:
-        held.release()
+        held.close()
     assert ("the work goes on" in capsys.readouterr().err) is not closed

@@ -195,7 +195,7 @@ class Desk:
         said = str((here.outcome or {}).get("message") or here.error) if here else ""
         if not alive:
             return self._over(place, state, said)
-        asked = here.question if here and state.phase == "asking" else None
+        asked = here.question if here and not (here.answer or state.end) else None
         if asked is not None and asked.seq > answered and self._waits(place, client):
             choices = tuple(Choice(o.id, o.text, o.recommended) for o in asked.answers)
             question = Question(asked.node, asked.ask, choices, asked.because)

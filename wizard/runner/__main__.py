@@ -21,12 +21,6 @@ def _pin_package() -> None:
 
 def main() -> int:
     """Run a session to its end; the exit code."""
-    if len(sys.argv) < 2:
-        print(
-            "A runner is started by narrowdown: python -P -m narrowdown.wizard.runner SESSION [OPTIONS]",
-            file=sys.stderr,
-        )
-        return 2
     _pin_package()
     try:
         from narrowdown.wizard.runner.process import serve

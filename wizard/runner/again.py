@@ -78,7 +78,7 @@ class Again:
             item.visit.node,
             item.visit.visit,
             item.role,
-            _say_verdict(recorded, item.metric),
+            _say_verdict(recorded, item.criterion.metric),
             "",
             "cannot tell",
             **_one(recorded, "recorded_"),
@@ -96,7 +96,7 @@ class Again:
         outcome, detail = _compared(item, recorded, verdict, measurement)
         return msgspec.structs.replace(
             row,
-            now=_say_verdict(verdict, item.metric),
+            now=_say_verdict(verdict, item.criterion.metric),
             outcome=outcome,
             detail=detail,
             **_one(verdict),
@@ -144,10 +144,10 @@ class Again:
             outcome, detail = "cannot tell", last.detail or last.reason or seen[-1].message
         return msgspec.structs.replace(
             row,
-            recorded=_rate(how.then, _worst(item, item.looks), item.metric),
-            now=_rate(now, _worst(item, seen), item.metric)
+            recorded=_rate(how.then, _worst(item, item.looks), item.criterion.metric),
+            now=_rate(now, _worst(item, seen), item.criterion.metric)
             if now.looks
-            else _say_verdict(last, item.metric),
+            else _say_verdict(last, item.criterion.metric),
             outcome=outcome,
             detail=detail,
             recorded_failures=how.then.failures,

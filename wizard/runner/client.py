@@ -29,8 +29,7 @@ from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import lock
 from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
 from narrowdown.wizard.session.folder import FLOW, describe
-from narrowdown.wizard.session.journal import NAME, Tail
-from narrowdown.wizard.session.notes import write_note
+from narrowdown.wizard.session.journal import NAME, Tail, write_note
 from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem, of_system
 from narrowdown.wizard.words import ELSEWHERE
 

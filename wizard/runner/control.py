@@ -27,6 +27,7 @@ from narrowdown.wizard.words import window
 
 IDLE = MINUTE  # seconds that a question, or a pause, waits with nobody connected before the runner ends; a resume goes on from it
 GRACE = 1.0  # seconds that a controller may be away
+CONNECT = MINUTE  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 
 Result = TypeVar("Result")
 Phase = Literal["starting", "running", "offer", "ask", "ended", "stopped"]
@@ -68,7 +69,8 @@ class Control:
         self.asking: QuestionAsked | None = None
         self.phase: Phase = "starting"
         self.controller, self.control = "", 0  # name and number of the client that controls
-        self.alone_since: float | None = None
+        # Nobody has come yet; who is to come has longer than who was here.
+        self.alone_since: float | None = time.monotonic() + CONNECT - GRACE
         self.redraw: Callable[[], None] = lambda: None
         self.tried: Callable[[], int] = lambda: (
             0
@@ -126,7 +128,19 @@ class Control:
             case requests.AddNote(text=text, node=node):
                 self._ledger.emit(NoteAdded(text=requests.shortened(text), node=node))
             case requests.Status():
-                return self._tell_status()
+                return {
+                    "ok": True,
+                    "phase": self.phase,
+                    "policy": self.policy,
+                    "offers": self.offers,
+                    "detached": self.detached,
+                    "paused": self.paused,
+                    "stopping": self.stopping,
+                    "closing": self.closing,
+                    "controller": self.controller,
+                    "seq": self._ledger.state.seq,
+                    "pid": os.getpid(),
+                }
             case _:
                 assert_never(request)
         return _YES
@@ -185,21 +199,6 @@ class Control:
         self.ahead = False  # whoever goes back looks before anything runs
         self.urgent.set()
         return _YES
-
-    def _tell_status(self) -> Reply:
-        return {
-            "ok": True,
-            "phase": self.phase,
-            "policy": self.policy,
-            "offers": self.offers,
-            "detached": self.detached,
-            "paused": self.paused,
-            "stopping": self.stopping,
-            "closing": self.closing,
-            "controller": self.controller,
-            "seq": self._ledger.state.seq,
-            "pid": os.getpid(),
-        }
 
     def stop(self, *, hard: bool, reason: str = "") -> None:
         """Stop after the probe that the step waits for, or now."""

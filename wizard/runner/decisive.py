@@ -37,9 +37,14 @@ class Decisive(msgspec.Struct, frozen=True):
     looks: tuple[Measurement, ...] = ()
 
     @property
-    def metric(self) -> str:
+    def findings(self) -> Findings:
+        """What its step had found."""
+        return self.visit.findings or Findings()
+
+    @property
+    def criterion(self) -> Criterion:
         """What it was judged by then."""
-        return ((self.visit.findings or Findings()).criterion or Criterion()).metric
+        return self.findings.criterion or Criterion()
 
 
 def decisive(state: State, store: Store) -> list[Decisive]:
@@ -130,7 +135,7 @@ def recorded_tally(item: Decisive) -> Tally:
     full = item.probe.runs if isinstance(item.probe, Measure) else 1
     looks = (tally(item, m) for m in item.looks if _runs(m) >= full)
     seen = sum(looks, start=Tally())
-    case = item.visit.findings.case if item.visit.findings else None
+    case = item.findings.case
     verified = _verified(case.verified) if item.role == "case" and case is not None else Tally()
     return verified if verified.looks > seen.looks else seen  # the journal may have lost some
 
@@ -220,18 +225,15 @@ class Shape(msgspec.Struct, frozen=True):
 
 def shape(item: Decisive, measurements: Iterable[Measurement | None]) -> Shape:
     """What fails in any run of these."""
-    criterion = (item.visit.findings or Findings()).criterion or Criterion()
-    runs = [
-        run for m in measurements if m is not None for run in m.each_run if exceed(run, criterion)
-    ]
-    scores = [s for run in runs for r in run for s in r.outputs if over(s, criterion)]
+    answered = (m for m in measurements if m is not None)
+    runs = [run for m in answered for run in m.each_run if exceed(run, item.criterion)]
+    scores = [s for run in runs for r in run for s in r.outputs if over(s, item.criterion)]
     return Shape(tuple(sorted({s.name for s in scores})), any(s.new_nonfinite for s in scores))
 
 
 def judged_as(item: Decisive, measurement: Measurement) -> Verdict:
     """By the recorded findings: what counted as failing then counts now."""
-    findings = item.visit.findings or Findings()
-    criterion = findings.criterion or Criterion()
+    findings, criterion = item.findings, item.criterion
     if isinstance(item.probe, Check):
         return judge_check(measurement, criterion)
     signature = findings.round_signature or findings.signature

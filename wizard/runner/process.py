@@ -1,5 +1,5 @@
-"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Standard
-output and error are a log."""
+"""The runner's process: takes the session's lock, opens its journal, listens, and walks. Who starts
+it has made a log of its standard output and error (``Client``)."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,8 @@ from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.address import socket_path
-from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Guarded, Stopped, specs
-from narrowdown.wizard.runner.executors import AHEAD, executor
+from narrowdown.wizard.runner.executors import AHEAD, Devices, executor
 from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.restore import examine, make_again
@@ -45,7 +44,11 @@ def serve(folder: Path, options_text: str) -> int:
     """Run the session in ``folder`` until it ends or is stopped; the exit code. Says what is wrong
     in ``progress.json`` and the log."""
     folder = folder.absolute()
-    _own_the_output(folder)
+    logging.basicConfig(
+        level=logging.INFO,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
     try:
         options = msgspec.json.decode(options_text, type=Options)
         return asyncio.run(_serve(folder, options))
@@ -80,34 +83,15 @@ def _refuse(folder: Path, code: int, sentence: str) -> int:
     return code
 
 
-def _own_the_output(folder: Path) -> None:
-    """Everything that this process or a library says goes to the log; nothing is read."""
-    logs = folder / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    log = os.open(logs / "runner.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    for source, target in ((nothing, 0), (log, 1), (log, 2)):
-        os.dup2(source, target)
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
-
-
 async def _serve(folder: Path, options: Options) -> int:
     description = describe(folder)
     flow = load_flow(folder / FLOW).flow
     where = socket_path(folder)
-    lock = Lock.acquire(folder, str(where), patience=2.0)
-    try:
-        journal = Journal(folder / NAME)
-        try:
-            return await _walk(folder, description, flow, options, journal, where)
-        finally:
-            journal.close()
-    finally:
-        lock.release()
+    with (
+        contextlib.closing(Lock.acquire(folder, str(where), patience=2.0)),
+        contextlib.closing(Journal(folder / NAME)) as journal,
+    ):
+        return await _walk(folder, description, flow, options, journal, where)
 
 
 async def _walk(

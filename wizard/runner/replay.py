@@ -2,6 +2,7 @@
 anew. Nothing is written into it."""
 
 import asyncio
+import contextlib
 import itertools
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -310,16 +311,13 @@ def real(
                 copying.tree(folder / part, place / part)
         (place / "logs").mkdir()
         made = make_pool(place) if make_pool else _executor(rec, place, options, teller)
-        journal = Journal(place / NAME)
-        asking = Asking(
-            Ledger(journal, Store(place)),
-            Guarded(made, options.consent),
-            lambda probe: probe_limit(probe, rec.problem.timeout, rec.state),
-        )
-        try:
+        with contextlib.closing(Journal(place / NAME)) as journal:
+            asking = Asking(
+                Ledger(journal, Store(place)),
+                Guarded(made, options.consent),
+                lambda probe: probe_limit(probe, rec.problem.timeout, rec.state),
+            )
             return asyncio.run(_real(rec, chosen, made, asking, wanted, teller))
-        finally:
-            journal.close()
 
 
 def _executor(rec: Recording, place: Path, options: Options, teller: Teller) -> Executor:
@@ -343,16 +341,6 @@ def _executor(rec: Recording, place: Path, options: Options, teller: Teller) -> 
     return made
 
 
-def _say_instead(*, replaceable: bool) -> str:
-    """What can be done where an engine is not here; the one under test may be another one."""
-    another = (
-        "use one that is here (--engine NAME; 'narrowdown engines' lists them), or "
-        if replaceable
-        else ""
-    )
-    return f"Or {another}read the journal again without any engine (--dry)."
-
-
 async def _real(
     rec: Recording,
     chosen: list[Decisive],
@@ -373,8 +361,14 @@ async def _real(
                 inspected = await asking.inspect(spec)
                 if inspected.status != "ok":
                     why = inspected.message or f"The engine '{spec}' cannot be used here."
+                    # The one under test may be another one.
+                    another = (
+                        "use one that is here (--engine NAME; 'narrowdown engines' lists them), or "
+                        if spec == str(other)
+                        else ""
+                    )
                     raise SessionProblem(
-                        f"{why.rstrip('.')}. {_say_instead(replaceable=spec == str(other))}"
+                        f"{why.rstrip('.')}. Or {another}read the journal again without any engine (--dry)."
                     )
             now = {spec: m.facts for spec, m in asking.inspected.items()}
             compared = _engines(rec, now, other)
@@ -453,13 +447,11 @@ def search(
     problem = msgspec.structs.replace(
         rec.problem, engine=str(parse(wanted.engine or rec.problem.engine))
     )
-    answers: dict[str, str | list[str]] = {}
+    answers: dict[str, list[str]] = {}
     settings: dict[str, list[dict[str, Any]]] = {}
     for visit in rec.state.route:
         if visit.answer:
-            listed = answers.setdefault(visit.node, [])
-            assert isinstance(listed, list)
-            listed.append(visit.answer)
+            answers.setdefault(visit.node, []).append(visit.answer)
             settings.setdefault(visit.node, []).append(visit.settings)
     text = (folder / folders.FLOW).read_text(encoding="utf-8")
     with scratch(SCRATCH) as made:
@@ -484,9 +476,7 @@ def search(
             break
     compared = _engines(rec, walked.engines, parse(wanted.engine or rec.problem.engine))
     teller.engines(compared)
-    return Replay(
-        tuple(rows), "same" if all(r.outcome == "same" for r in rows) else sum_up(rows), compared
-    )
+    return Replay(tuple(rows), sum_up(rows), compared)
 
 
 def _questions(recorded: State, now: State, why: str) -> Iterator[Row]:

@@ -8,7 +8,7 @@ files went is run again when a step asks for them (``wizard.runner.drive``).
 import asyncio
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,26 +41,36 @@ class File(NamedTuple):
     path: Path
 
 
-class Evicted(NamedTuple):
-    """How many files went, and their bytes in all."""
-
-    files: int = 0
-    size: int = 0
-
-
 def held(store: Store) -> int:
     """Bytes of all artifacts and logs, which is what the budget is for."""
     files = (*_files(store.artifacts, "*/*"), *_files(store.logs, "*"))
     return sum(file.size for file in files)
 
 
-def free(store: Store, state: State, wanted: int) -> Evicted:
-    """Remove so many bytes of artifacts and logs, as far as they can be spared. No probe may be at
-    work. Raises OSError; SessionProblem for a journal that cannot be read."""
-    path = store.root / journal.NAME
-    with journal.scanned(path) as scan:
-        events = tuple(scan)  # as they are written: what names an artifact is still in them
-    return _evict((*_unneeded(store, state, events), *_logs(store, state)), wanted)
+def free(store: Store, state: State, wanted: int) -> list[File]:
+    """Remove so many bytes of artifacts and logs, as far as they can be spared; the files that
+    went. No probe may be at work. Raises OSError; SessionProblem for a journal that cannot be read."""
+    with journal.scanned(store.root / journal.NAME) as scan:
+        # As the events are written: what names an artifact is still in them.
+        kept = needed(state, tuple(scan), store)
+    spare = [
+        file
+        for file in _files(store.artifacts, "*/*")
+        if _DIGEST.fullmatch(file.path.name) and file.path.name not in kept
+    ]
+    # What an engine said where it failed stays.
+    answers = (known.measurement for known in state.known.values())
+    worked = {answer.log for answer in answers if answer is not None and answer.status == "ok"}
+    spare += [file for file in _files(store.logs, "*.log") if f"logs/{file.path.name}" in worked]
+    gone: list[File] = []
+    for file in sorted(spare):  # the oldest first
+        if wanted <= 0:
+            break
+        with contextlib.suppress(OSError):
+            file.path.unlink()
+            gone.append(file)
+            wanted -= file.size
+    return gone
 
 
 def drop_made(store: Store) -> None:
@@ -138,32 +148,6 @@ def _kept(state: State, key: str, store: Store) -> set[str]:
     return set(answer.artifacts.values()) if answer else set()
 
 
-def _unneeded(store: Store, state: State, events: Sequence[AnyEvent]) -> list[File]:
-    """The artifacts that can go."""
-    kept = needed(state, events, store)
-    found = _files(store.artifacts, "*/*")
-    return [f for f in found if _DIGEST.fullmatch(f.path.name) and f.path.name not in kept]
-
-
-def _logs(store: Store, state: State) -> list[File]:
-    """Logs of the probes that worked: what an engine said where it failed stays."""
-    answers = (known.measurement for known in state.known.values())
-    names = {answer.log for answer in answers if answer is not None and answer.status == "ok"}
-    return [file for file in _files(store.logs, "*.log") if f"logs/{file.path.name}" in names]
-
-
-def _evict(spares: Iterable[File], wanted: int) -> Evicted:
-    """Remove so many bytes, the oldest files first."""
-    gone = Evicted()
-    for spare in sorted(spares):
-        if gone.size >= wanted:
-            break
-        with contextlib.suppress(OSError):
-            spare.path.unlink()
-            gone = Evicted(gone.files + 1, gone.size + spare.size)
-    return gone
-
-
 def _files(folder: Path, pattern: str) -> list[File]:
     """The plain files that match."""
     found = []
@@ -182,9 +166,10 @@ async def tidy(session: Session, node: str = "") -> None:
     if (over := held(store) - budget) <= 0:
         return
     gone = await asyncio.to_thread(free, store, session.ledger.state, over)
-    if gone.files:
+    if gone:
+        room = size(sum(file.size for file in gone))
         said = (
             f"The session's artifacts and logs were over {size(budget)} (--artifact-bytes), so these are gone: "
-            f"{count(gone.files, 'file')} that nothing rests on, {size(gone.size)}. What a step asks for again is made again."
+            f"{count(len(gone), 'file')} that nothing rests on, {room}. What a step asks for again is made again."
         )
         session.ledger.emit(NoteAdded(text=said, node=node))

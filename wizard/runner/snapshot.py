@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,9 +11,9 @@ from narrowdown.engines.probe import AnyProbe
 from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.control import Control
-from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Drive
 from narrowdown.wizard.runner.estimate import find_median, find_seconds_left
+from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import tell_of_waiting
 from narrowdown.wizard.session.decide import RunStep
@@ -64,16 +63,6 @@ def left_of(note: Note, since: int) -> Note:
     return msgspec.structs.replace(note, expected=max(1, note.expected - since))
 
 
-class _Ahead(NamedTuple):
-    """Probes that the step has had, that it will have in all, that it was planned to have; seconds
-    left. -1: unknown."""
-
-    done: int = 0
-    expected: int = -1
-    planned: int = -1
-    eta: float = -1.0
-
-
 class Artist:
     """Draws the work at hand. ``limit``: seconds that a probe may take."""
 
@@ -97,26 +86,25 @@ class Artist:
         control, work, state = self._control, self._work, self._ledger.state
         here, drive, note, running = work.here, work.drive, work.note, control.phase == "running"
         offered = work.cost if control.phase == "offer" else Cost()
-        ahead = self._look_ahead(drive) if drive and running else _Ahead(expected=offered.probes)
+        ahead = progress.Snapshot(expected=offered.probes)
+        if drive and running:
+            ahead = self._look_ahead(drive)
         log, waited = self._look_at_probe(drive) if drive and running else ("", "")
         missing = self._devices.waited_for()
         waited = f"  waiting for {missing}" if missing else waited
         text = control.reason if control.phase in ("ended", "stopped") else ""
-        return progress.Snapshot(
+        return msgspec.structs.replace(
+            ahead,
             phase=control.phase,
             run=self._ledger.state.runs,
             node=here.node if here else "",
             visit=here.visit if here else 0,
             step=here.step if isinstance(here, RunStep) else "",
             text=(note.text + waited).strip() if control.phase in ("starting", "running") else text,
-            done=ahead.done,
-            expected=ahead.expected,
-            planned=ahead.planned,
             best=note.best if running else -1,
             tried=control.tried() if running else 0,
             nodes=count_nodes(state, state.findings.model) or -1,
             elapsed=round(time.monotonic() - work.began, 2),
-            eta=ahead.eta,
             seconds=offered.seconds,
             each=offered.each,
             unresolved=drive.unresolved if drive else 0,
@@ -132,15 +120,16 @@ class Artist:
             seq=self._ledger.state.seq,
         )
 
-    def _look_ahead(self, drive: Drive) -> _Ahead:
-        """How many probes the step has had, and what is to come."""
+    def _look_ahead(self, drive: Drive) -> progress.Snapshot:
+        """How many probes the step has had, and what is to come: those fields alone."""
         work, known = self._work, self._ledger.state.known
         done, planned = len(drive.asked) - bool(drive.current), work.cost.probes
         said = left_of(work.note, done - work.noted_at).expected
         left = said if said >= 0 or done >= planned else planned - done
         each = find_median(known[name] for name in drive.measured if name in known)
         eta = find_seconds_left(left, each if each >= 0 else work.cost.each, drive.waiting)
-        return _Ahead(done, done + left if left >= 0 else -1, planned, eta)
+        expected = done + left if left >= 0 else -1
+        return progress.Snapshot(done=done, expected=expected, planned=planned, eta=eta)
 
     def _look_at_probe(self, drive: Drive) -> tuple[str, str]:
         """The log of the probe that the step waits for, and what is said of one that takes long."""

@@ -17,9 +17,9 @@ from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.context import specs_of, step_context
 from narrowdown.wizard.runner.control import Closing, Control
-from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped
 from narrowdown.wizard.runner.estimate import foresee
+from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import build_limit, probe_limit
 from narrowdown.wizard.runner.snapshot import Work
@@ -210,12 +210,9 @@ class Stepping:
                 await self._finish(started, drive, finish, time.monotonic() - began)
             elif control.skip:
                 self._finish_without_outcome(started, "refused", "Skipped by you.", spec=spec)
-            elif control.settle:
-                self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason=SETTLED))
             else:
-                self._ledger.emit(
-                    StepCancelled(run=started.run, node=started.node, reason="rewound")
-                )
+                reason = SETTLED if control.settle else "rewound"
+                self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason=reason))
         except Stopped:
             self._ledger.emit(StepCancelled(run=started.run, node=started.node, reason="stopped"))
             raise

@@ -19,12 +19,11 @@ import msgspec
 from narrowdown.engines import faults, installed
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.wizard.durations import MINUTE
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.control import Closing, Control, answer_question
-from narrowdown.wizard.runner.devices import Devices
 from narrowdown.wizard.runner.drive import Guarded, Stopped
+from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.settings import fault
 from narrowdown.wizard.runner.snapshot import Artist, Work
@@ -42,7 +41,6 @@ from narrowdown.wizard.session.folder import versions
 from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.words import duration
 
-CONNECT = MINUTE  # seconds that the first controller may take; it tries fifty times a second where the machine lets it
 TICK = 0.5  # seconds between two snapshots
 SEARCHED = 0.8  # part of a budget after which a search ends: what it has found is looked at again in the rest. Chosen
 
@@ -288,8 +286,7 @@ class Walk:
         """Draw twice a second, and end where whoever this works for is gone, or never
         came."""
         control = self.control
-        connected = control.alone_since is not None or bool(control.controller)
-        began = last = time.monotonic()
+        last = time.monotonic()
         spent = 0.0  # but for what a person takes
         while True:
             self._draw()
@@ -298,13 +295,7 @@ class Walk:
             last = now
             self._keep_budget(spent)
             await asyncio.sleep(TICK)
-            connected = connected or bool(control.controller)
-            late = not connected and not control.detached and time.monotonic() - began > CONNECT
-            if not connected and control.alone_since is None and time.monotonic() - began > CONNECT:
-                control.controlled(
-                    None
-                )  # a question that waits already does not wait for ever for one who never came
-            if (control.abandoned or late) and control.stopping != "hard":
+            if control.abandoned and control.stopping != "hard":
                 control.stop(hard=True, reason="the program that controlled the session ended")
 
     async def _drop_made(self) -> None:

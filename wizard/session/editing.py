@@ -51,7 +51,8 @@ def edit(
     user's programs are given differs, too, so that nothing which was measured holds. ``taken``:
     what that one has established, from which it goes on. Raises SessionProblem, ``OSError``."""
     about = folders.describe(source)
-    events = read_events(source) if alike else ()
+    path = source / journal.NAME
+    events = journal.read(path) if alike and path.exists() else ()
     kept = list(taken_over(events, about.problem, problem, Store(source)))
     known = sum(isinstance(event, ProbeFinished) for event in kept)
     said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
@@ -70,12 +71,6 @@ def edit(
         shutil.rmtree(target, ignore_errors=True)
         raise
     return target, known
-
-
-def read_events(source: Path) -> Sequence[AnyEvent]:
-    """What the journal of a session holds; nothing where it has none. Raises SessionProblem."""
-    path = source / journal.NAME
-    return tuple(journal.read(path)) if path.exists() else ()
 
 
 def taken_over(

@@ -32,6 +32,7 @@ from narrowdown.wizard.session.events import (
     StepFinished,
     WorkerDied,
 )
+from narrowdown.wizard.session.lock import Lock
 from narrowdown.wizard.session.outcomes import checked, form_fault
 from narrowdown.wizard.session.problems import (
     MENDING,
@@ -169,12 +170,8 @@ def outline(path: Path) -> Iterator[AnyEvent]:
     passed over."""
     with _opened(path) as file:
         for line in read_lines(file):
-            if _is_outline(line.removesuffix(b"\n")):
+            if b'"kind":"probe.' not in line[:_HEAD] and is_whole(line.removesuffix(b"\n")):
                 yield decode(line.removesuffix(b"\n"), 0, path)
-
-
-def _is_outline(line: bytes) -> bool:
-    return b'"kind":"probe.' not in line[:_HEAD] and is_whole(line)
 
 
 def resolve(event: EventT, store: Store) -> EventT:
@@ -348,6 +345,17 @@ class Tail:
         return found
 
 
+def write_note(folder: Path, text: str, node: str = "", *, patience: float = 0.5) -> None:
+    """Append a person's note to the journal of a session that nobody works on, or whose holder
+    leaves it within ``patience`` seconds. Raises OSError, and SessionProblem where somebody does or
+    the journal is damaged."""
+    with (
+        contextlib.closing(Lock.acquire(folder, patience=patience)),
+        contextlib.closing(Journal(folder / NAME)) as journal,
+    ):
+        journal.append(NoteAdded(text=text, node=node))
+
+
 def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
     """(journal, lost): everything before the first damaged line, and of what follows the
     measurements, which stay true whatever was decided in between. An event whose artifact is gone
@@ -358,13 +366,11 @@ def repair(data: bytes, path: Path) -> tuple[bytes, bytes]:
     lost: list[bytes] = []
     for number, line in enumerate(io.BytesIO(data), 1):
         event = _sound_event(line, number, path, steps)
-        wanted = not lost or isinstance(event, ProbeStarted | ProbeFinished)
-        if event is not None and not lost and event.seq != len(kept) + 1:
-            wanted = isinstance(event, ProbeStarted | ProbeFinished)
-        if event is None or not wanted:
+        follows = event is not None and not lost and event.seq == len(kept) + 1
+        if event is not None and (follows or isinstance(event, ProbeStarted | ProbeFinished)):
+            kept.append(encode(msgspec.structs.replace(event, seq=len(kept) + 1)))
+        else:
             lost.append(line)
-            continue
-        kept.append(encode(msgspec.structs.replace(event, seq=len(kept) + 1)))
     return b"".join(kept), b"".join(lost)
 
 

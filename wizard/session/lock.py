@@ -68,7 +68,7 @@ class Lock:
         os.fsync(fd)
         return cls(fd)
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Let go. Twice is fine."""
         if self._fd >= 0:
             os.ftruncate(self._fd, 0)

@@ -11,7 +11,6 @@ import msgspec
 
 from narrowdown.wizard.session import folder as folders, lock
 from narrowdown.wizard.session.problems import SessionProblem
-from narrowdown.wizard.words import size
 
 # What a folder is called while it goes: a removal that was killed leaves no half session in the
 # list.
@@ -28,14 +27,11 @@ def remove(place: Path, *, patience: float = 0.5) -> None:
     on it. Raises Held while somebody does, NotRemoved, OSError."""
     _refuse_link(place)
     going = place.with_name(f"{_GOING}{place.name}")
-    held = lock.Lock.acquire(place, patience=patience)
-    try:
+    with contextlib.closing(lock.Lock.acquire(place, patience=patience)):
         if going.exists():  # of a removal that was killed
             shutil.rmtree(going)
         place.rename(going)
         shutil.rmtree(going)
-    finally:
-        held.release()
 
 
 def name_fault(place: Path, name: str) -> str:
@@ -58,13 +54,10 @@ def rename(place: Path, name: str) -> Path:
     if fault := name_fault(place, name):
         raise NotRemoved(fault)
     target = place.with_name(name)
-    held = lock.Lock.acquire(place)
-    try:
+    with contextlib.closing(lock.Lock.acquire(place)):
         about = msgspec.structs.replace(folders.describe(place), id=name)
         place.rename(target)
         folders.write_description(target, about)
-    finally:
-        held.release()
     return target
 
 
@@ -80,32 +73,6 @@ def weight(place: Path) -> int:
                 file = os.lstat(os.path.join(parent, name))  # noqa: PTH118 (many files: this is the fast way)
                 found[file.st_dev, file.st_ino] = file.st_size
     return sum(found.values())
-
-
-# What lies in a session's folder, in the user's words.
-_PARTS = {
-    "models": "copies of the model and its weights",
-    "inputs": "inputs",
-    "captures": "values of inner tensors",
-    "artifacts": "saved parts and tables",
-    "logs": "logs",
-    "case": "the case to share",
-}
-
-
-def tell_weight(place: Path) -> str:
-    """What a session takes on the disk, and of what most of it consists: ``18.2 MiB: 12 MiB copies
-    of the model ...``."""
-    weights = {said: weight(place / name) for name, said in _PARTS.items()}
-    whole = weight(place)
-    largest = sorted(((bytes_, said) for said, bytes_ in weights.items() if bytes_), reverse=True)[
-        :3
-    ]
-    return (
-        f"{size(whole)}: {', '.join(f'{said} {size(bytes_)}' for bytes_, said in largest)}"
-        if largest
-        else size(whole)
-    )
 
 
 def _refuse_link(place: Path) -> None:

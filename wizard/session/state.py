@@ -42,8 +42,6 @@ from narrowdown.wizard.session.events import (
     WorkerDied,
 )
 
-Phase = Literal["start", "stepping", "asking", "ended"]
-
 _encoder = msgspec.json.Encoder()
 
 
@@ -82,7 +80,6 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     cached: int = 0
     speculative: int = 0
     builds: int = 0
-    unresolved: int = 0
     causes: dict[str, int] = {}
     question: QuestionAsked | None = None
     answer: str = ""
@@ -182,7 +179,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     engines: dict[str, dict[str, Any]] = {}
     notes: tuple[NoteAdded, ...] = ()
     deaths: tuple[WorkerDied, ...] = ()
-    rewinds: int = 0
     closed: SessionClosed | None = None
     # What the route was right after each event that a rewind may go to.
     anchors: Mapping[int, tuple[Visit, ...]] = {}
@@ -226,15 +222,6 @@ class State(msgspec.Struct, frozen=True, omit_defaults=True):
     def end(self) -> str:
         """The id of the end that was reached, ``""`` while the route goes on."""
         return self.closed.end if self.closed else ""
-
-    @property
-    def phase(self) -> Phase:
-        here = self.here
-        if self.end:
-            return "ended"
-        if here is None:
-            return "start"
-        return "asking" if here.question and not here.answer else "stepping"
 
     def version(self, engine: str) -> str:
         """The version of an engine, by its spec, as it was when it was last looked at; "" where it
@@ -364,7 +351,8 @@ def advance(state: State, event: AnyEvent) -> State:
         case StepStarted():
             changes = _step_started(state, event)
         case StepFinished():
-            changes = _step_finished(state, event)
+            told = {**_told(event), "finished": event.ts, "findings": _read_findings(event)}
+            changes["route"] = _change(state.route, event.run, **told)
         case StepCancelled():
             changes["route"] = _change(
                 state.route, event.run, status="cancelled", error=event.reason
@@ -380,7 +368,14 @@ def advance(state: State, event: AnyEvent) -> State:
         case QuestionAnswered():
             changes["route"] = _answered(state.route, event)
         case Rewound():
-            changes = _rewound(state, event)
+            # Back to the route as it was at the anchor. Measurements stay known; those that ended
+            # unresolved since then are asked again.
+            changes = {
+                "route": state.anchors.get(event.to, ()),
+                "anchors": {seq: r for seq, r in state.anchors.items() if seq <= event.to},
+                "known": {k: v for k, v in state.known.items() if v.resolved or v.seq <= event.to},
+                "closed": None,
+            }
         case NoteAdded():
             changes["notes"] = (*state.notes, event)
         case SessionClosed():
@@ -440,11 +435,6 @@ def _step_started(state: State, event: StepStarted) -> dict[str, Any]:
         "engines": {**state.engines, **{spec: info for spec, info in infos.items() if info}},
         "closed": None,
     }
-
-
-def _step_finished(state: State, event: StepFinished) -> dict[str, Any]:
-    changes = {**_told(event), "finished": event.ts, "findings": _read_findings(event)}
-    return {"route": _change(state.route, event.run, **changes)}
 
 
 def _told(event: StepStarted | StepFinished | QuestionAnswered) -> dict[str, Any]:
@@ -533,15 +523,3 @@ def _answered(route: tuple[Visit, ...], event: QuestionAnswered) -> tuple[Visit,
     return tuple(
         msgspec.structs.replace(v, **changes) if (v.node, v.visit) == here else v for v in route
     )
-
-
-def _rewound(state: State, event: Rewound) -> dict[str, Any]:
-    """Back to the route as it was at the anchor. Measurements stay known; those that ended
-    unresolved since then are asked again."""
-    return {
-        "route": state.anchors.get(event.to, ()),
-        "anchors": {seq: route for seq, route in state.anchors.items() if seq <= event.to},
-        "known": {key: k for key, k in state.known.items() if k.resolved or k.seq <= event.to},
-        "rewinds": state.rewinds + 1,
-        "closed": None,
-    }

@@ -40,13 +40,10 @@ def command_files(command: str, folder: str) -> dict[str, str]:
 
 
 def _files_named(command: str, folder: str) -> list[Path]:
-    """What words of the command may name, and words of these words: ``sh -c "python check.py"``."""
-    words = _split(command)
-    for word in list(words):
-        words += _split(word)
+    """What words of the command may name: also those of ``sh -c "python check.py"``."""
     texts = [
         text
-        for word in words
+        for word in _words(command)
         for text in (word, word.partition("=")[2])
         if text and "\0" not in text
     ]
@@ -58,10 +55,13 @@ def _files_named(command: str, folder: str) -> list[Path]:
 
 def _modules(command: str) -> list[str]:
     """The names behind ``-m``."""
+    return [name for option, name in itertools.pairwise(_words(command)) if option == "-m"]
+
+
+def _words(command: str) -> list[str]:
+    """The words of the command, and those within each of them."""
     words = _split(command)
-    for word in list(words):
-        words += _split(word)
-    return [name for option, name in itertools.pairwise(words) if option == "-m"]
+    return words + [inner for word in words for inner in _split(word)]
 
 
 def _module_files(folder: Path, name: str) -> list[Path]:

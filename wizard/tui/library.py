@@ -27,6 +27,7 @@ from narrowdown.wizard.session import folder as folders, removal
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.standing import stand
 from narrowdown.wizard.tui.ending import REPORT
+from narrowdown.wizard.words import size
 
 
 class Sessions:
@@ -130,8 +131,8 @@ class Sessions:
         return Client.open(folder, options)
 
     def weight(self, folder: Path) -> str:
-        """What a session takes on the disk, and of what most of it consists, in one sentence."""
-        return removal.tell_weight(folder)
+        """What a session takes on the disk."""
+        return size(removal.weight(folder))
 
     def remove(self, folder: Path) -> None:
         """Delete a session; one that is being worked on stays."""

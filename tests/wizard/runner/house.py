@@ -15,7 +15,7 @@ from narrowdown.engines.steps.base import Finish, Steps, StepSpec, capability
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.devices import Devices
+from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.walk import Walk as Runner

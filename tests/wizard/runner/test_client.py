@@ -26,7 +26,7 @@ from narrowdown.engines.store.content import digest_file
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner import client as client_module, control, progress, walk
+from narrowdown.wizard.runner import client as client_module, control, progress
 from narrowdown.wizard.runner.address import listening, shortened_path, socket_path
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
@@ -60,7 +60,7 @@ def at_work(place: Path, options: Options, oracle: Oracle | None = None) -> Iter
         try:
             asyncio.run(go())
         finally:
-            held.release()
+            held.close()
 
     thread = threading.Thread(target=body)
     thread.start()
@@ -157,7 +157,7 @@ def test_a_session_that_another_machine_works_on_is_looked_at(place, monkeypatch
             )
         client.close()
     finally:
-        held.release()
+        held.close()
 
 
 ODD = [None, True, -1, 2**63, 1e308, "", "\x1b[31m", "x" * 70_000, [], [[]], {}, {"a": [None]}]
@@ -225,18 +225,18 @@ def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
         until(client, "ask")
         client.close()
     assert codes == [3]
-    assert state(place).phase == "asking"
+    assert (state(place).here.question is not None, state(place).here.answer) == (True, "")
 
 
 def test_a_question_ends_the_runner_where_nobody_ever_came(place, monkeypatch):
     """A terminal that was closed while its session started left the runner for ever: the question
     waited already when the runner saw that nobody comes."""
     monkeypatch.setattr(control, "IDLE", 0.3)
-    monkeypatch.setattr(walk, "CONNECT", 1.0)
+    monkeypatch.setattr(control, "CONNECT", 1.0)
     with at_work(place, Options(policy="person", detach=True)) as codes:
         pass
     assert codes == [3]
-    assert state(place).phase == "asking"
+    assert (state(place).here.question is not None, state(place).here.answer) == (True, "")
 
 
 def test_a_pause_with_nobody_there_ends_the_runner(place, monkeypatch):
@@ -249,7 +249,7 @@ def test_a_pause_with_nobody_there_ends_the_runner(place, monkeypatch):
 
 
 def test_a_controller_that_never_comes_is_not_waited_for(place, monkeypatch):
-    monkeypatch.setattr(walk, "CONNECT", 0.2)
+    monkeypatch.setattr(control, "CONNECT", 0.2)
     oracle = Oracle()
     with at_work(place, Options(policy="person"), oracle) as codes:
         pass
@@ -349,7 +349,7 @@ def test_a_session_does_not_say_where_to_connect(tmp_path, place, monkeypatch):
     ):
         held = Lock.acquire(place, said)
         assert listening(place) == socket_path(place)
-        held.release()
+        held.close()
 
 
 def test_the_socket_is_private_and_its_path_may_be_long(tmp_path, place, monkeypatch):
@@ -433,7 +433,7 @@ def test_nothing_starts_on_a_held_session(place):
         with pytest.raises(Held):
             Client.start(place)
     finally:
-        held.release()
+        held.close()
 
 
 def test_where_a_runner_could_write_nothing_the_disk_is_named_and_not_what_one_before_said(
@@ -797,7 +797,7 @@ def test_a_runner_that_does_not_answer_is_there_all_the_same(place, monkeypatch,
             )
     finally:
         path.unlink(missing_ok=True)
-        held.release()
+        held.close()
 
 
 def test_what_was_closed_before_ours_took_it_up_is_from_before(place, monkeypatch):

@@ -200,13 +200,13 @@ def test_the_order_in_which_files_go(tmp_path: Path) -> None:
     orphan = store.put(b"?" * KIB)
     log = next(iter(store.logs.glob("*measure*.log")))
     os.utime(log, (1, 1))
-    assert room.free(store, now, 1) == (1, KIB)
+    assert [file.size for file in room.free(store, now, 1)] == [KIB]
     assert not log.exists(), "the oldest"
     os.utime(store.path(orphan), (1, 1))
-    assert room.free(store, now, 1) == (1, KIB)
+    assert [file.size for file in room.free(store, now, 1)] == [KIB]
     assert not store.path(orphan).exists()
-    assert room.free(store, now, 1 << 40).files == 6, "five logs and a saved file"
-    assert room.free(store, now, 1 << 40).files == 0
+    assert len(room.free(store, now, 1 << 40)) == 6, "five logs and a saved file"
+    assert len(room.free(store, now, 1 << 40)) == 0
 
 
 def test_what_an_interrupted_step_saved_stays(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_what_an_interrupted_step_saved_stays(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(
         b"".join(lines[: ended[1]])
     )  # killed before the second step was through
-    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == 7, (
+    assert len(room.free(Store(tmp_path), state(tmp_path), 1 << 40)) == 7, (
         "six logs, and its table alone"
     )
     oracle = Keeping(tmp_path)
     assert keep(tmp_path, oracle) == 0
     assert oracle.saved == 0
-    assert room.free(Store(tmp_path), state(tmp_path), 1 << 40).files == 1, "once it is through"
+    assert len(room.free(Store(tmp_path), state(tmp_path), 1 << 40)) == 1, "once it is through"
 
 
 def test_parts_of_events_never_go(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_creating_is_quick_and_whole(home):
     assert about.problem == PROBLEM
     assert about.versions["narrowdown"]
     assert (made / "flow.yaml").read_text() == FLOW
-    assert folder.load(made).phase == "start"
+    assert folder.load(made).here is None
     assert json.loads((made / "session.json").read_text())["format"] == 1
 
 
@@ -214,10 +214,10 @@ def test_one_holder_at_a_time(tmp_path):
     with pytest.raises(Held, match="open in another window") as other:
         lock.Lock.acquire(tmp_path, patience=0.05)
     assert other.value.holder == who
-    held.release()
-    held.release()
+    held.close()
+    held.close()
     assert lock.holder(tmp_path) is None
-    lock.Lock.acquire(tmp_path).release()
+    lock.Lock.acquire(tmp_path).close()
 
 
 def test_a_killed_holder_holds_nothing(tmp_path):
@@ -290,7 +290,7 @@ def test_a_lock_that_a_reboot_left_holds_nothing(tmp_path):
     assert lock.holder(made) is None
     assert folder.summary(made).holder == ""
     held = lock.Lock.acquire(made)
-    held.release()
+    held.close()
 
 
 def test_a_clock_that_jumps_back_changes_no_order(tmp_path):

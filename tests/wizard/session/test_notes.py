@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from narrowdown.wizard.session import events as e
-from narrowdown.wizard.session.journal import NAME, Journal, read
+from narrowdown.wizard.session.journal import NAME, Journal, read, write_note
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.notes import write_note
 from narrowdown.wizard.session.problems import Held
 from narrowdown.wizard.session.state import fold
 
@@ -37,5 +36,5 @@ def test_a_session_at_work_keeps_its_journal_to_itself(tmp_path: Path) -> None:
     before = (tmp_path / NAME).read_bytes()
     with pytest.raises(Held):
         write_note(tmp_path, "Two at once.")
-    lock.release()
+    lock.close()
     assert (tmp_path / NAME).read_bytes() == before

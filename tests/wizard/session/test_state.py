@@ -122,18 +122,17 @@ def test_the_route():
         ("c", "x", {}),
     ]
     assert state.findings == Findings(model="m1")
-    assert (state.end, state.phase, state.last, state.opened) == ("found", "ended", 112.0, 101.0)
+    assert (state.end, state.last, state.opened) == ("found", 112.0, 101.0)
     assert state.known["k"].measurement == CRASH
-    assert fold(WALK[:4]).phase == "asking"
-    assert fold(WALK[:2]).phase == "stepping"
-    assert fold(WALK[:1]).phase == "start"
+    assert fold(WALK[:4]).here.question is not None
+    assert fold(WALK[:2]).here.question is None
+    assert fold(WALK[:1]).here is None
 
 
 def test_rewind_is_folding_fewer_events_with_everything_measured_still_known():
     for to in (2, 4, 8, 10):
         state = fold([*WALK, e.Rewound(to=to, seq=13)])
         assert state.route == fold(WALK[:to]).route
-        assert state.phase == fold(WALK[:to]).phase
         assert ("k" in state.known) == (to > 7), (
             "what ended unresolved after that point is asked again"
         )
