@@ -29,11 +29,10 @@ from narrowdown.engines.faults import say_in_one_line
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
 from narrowdown.engines.store.content import Store, atomic
 from narrowdown.engines.store.memory import PIECE
-from narrowdown.engines.workers.executor import ExecutorLost
+from narrowdown.engines.workers.executor import ExecutorLost, Slot
 from narrowdown.engines.workers.pool import (
     TRIALS,
     Pool,
-    Slot,
     Telling,
     Terms,
     log_name,

@@ -28,7 +28,8 @@ from narrowdown.engines.consent import Consent
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement
 from narrowdown.engines.store.content import Store, boot, digest_file
 from narrowdown.engines.store.memory import SMALL
-from narrowdown.engines.workers.pool import Death, Pool, Slot, Telling, Terms
+from narrowdown.engines.workers.executor import Slot
+from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms
 
 LEASE = 90.0  # seconds without a word from the session's end after which its workers are ended
 

@@ -22,6 +22,7 @@ import importlib
 import importlib.util
 import inspect
 import json
+import math
 import pickle
 import sys
 import traceback
@@ -692,10 +693,8 @@ def record_inner(
 
 def tensor_bytes(value: Any) -> int:
     """Bytes of an ONNX value of a fixed shape; 0 where that is not known."""
-    shape, size = shape_of(value), 1
-    for d in shape or ():
-        size *= d
-    return size * 4 if shape is not None else 0
+    shape = shape_of(value)
+    return 0 if shape is None else 4 * math.prod(shape)
 
 
 def as_array(tensor: Any) -> Any:

@@ -1,9 +1,30 @@
 """Where probes are answered: the interface under which local worker processes and a cluster look
 the same."""
 
-from typing import Any, Protocol
+from typing import Literal, Protocol
+
+import msgspec
 
 from narrowdown.engines.probe import AnyProbe, Measurement
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """What one slot is doing, for the screen."""
+
+    worker: int = 0  # number of the slot
+    pid: int = 0  # 0: no process yet
+    state: Literal["cold", "idle", "busy"] = "cold"  # `cold`: nothing is loaded yet
+    op: str = ""  # kind of the probe that it answers
+    text: str = ""  # its last words
+    seconds: float = 0.0  # since its probe began
+    memory: int = 0  # bytes of its own
+    host: str = ""  # another machine's name
+    device: int = 0  # the number of its GPU, from 1, where the slots share out several
+
+    @property
+    def place(self) -> str:
+        """Where it works, with a space in front; empty where there is one place only."""
+        return f" on {self.host}" if self.host else f" on GPU {self.device}" if self.device else ""
 
 
 class ExecutorLost(Exception):
@@ -23,8 +44,8 @@ class Prober(Protocol):
     async def stop(self, hard: bool = False) -> None:
         """End everything. Probes that are not answered yet are answered ``cancelled``."""
 
-    def snapshot(self) -> list[Any]:
-        """What every slot is doing now (``engines.workers.pool.Slot``)."""
+    def snapshot(self) -> list[Slot]:
+        """What every slot is doing now."""
 
 
 class Executor(Prober, Protocol):

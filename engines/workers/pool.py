@@ -52,6 +52,7 @@ from narrowdown.engines.store import memory, scratch
 from narrowdown.engines.store.scratch import Scratch
 from narrowdown.engines.workers import watchdog
 from narrowdown.engines.workers.child import TERM_GRACE, Child, built_for
+from narrowdown.engines.workers.executor import Slot
 from narrowdown.engines.workers.protocol import Done, Hello, Work
 
 _HELLO = 60.0  # seconds that a new worker may take to answer at all
@@ -85,20 +86,6 @@ class Death(msgspec.Struct, frozen=True):
     probe: AnyProbe
     detail: str
     extra: bool = False
-
-
-class Slot(msgspec.Struct, frozen=True):
-    """What one slot is doing, for the screen."""
-
-    worker: int  # number of the slot
-    pid: int = 0  # 0: no process yet
-    state: Literal["cold", "idle", "busy"] = "cold"  # `cold`: nothing is loaded yet
-    op: str = ""  # kind of the probe that it answers
-    text: str = ""  # its last words
-    seconds: float = 0.0  # since its probe began
-    memory: int = 0  # bytes of its own
-    host: str = ""  # another machine's name
-    device: int = 0  # the number of its GPU, from 1, where the slots share out several
 
 
 @dataclass(eq=False)

@@ -20,9 +20,13 @@ class Card(msgspec.Struct, frozen=True):
 def _shipped() -> Mapping[str, Card]:
     """All cards: nobody changes them while the program runs, and a screen asks for all of them at
     once."""
-    found = (f for f in (files("narrowdown.flows") / "terms").iterdir() if f.name.endswith(".md"))
-    cards = (_read(f.name.removesuffix(".md"), f.read_text(encoding="utf-8")) for f in found)
-    return {card.term: card for card in cards}
+    cards = {}
+    for file in (files("narrowdown.flows") / "terms").iterdir():
+        if file.name.endswith(".md"):
+            term = file.name.removesuffix(".md")
+            head, _, body = file.read_text(encoding="utf-8").lstrip().partition("\n")
+            cards[term] = Card(term, head.lstrip("# ").strip() or term, body.strip())
+    return cards
 
 
 def known() -> tuple[str, ...]:
@@ -33,8 +37,3 @@ def known() -> tuple[str, ...]:
 def card(term: str) -> Card | None:
     """The card of a term; None where there is none."""
     return _shipped().get(term)
-
-
-def _read(term: str, text: str) -> Card:
-    head, _, body = text.lstrip().partition("\n")
-    return Card(term, head.lstrip("# ").strip() or term, body.strip())

@@ -29,7 +29,7 @@ from narrowdown.engines.probe import (
 from narrowdown.engines.steps.base import Finish, StepSpec
 from narrowdown.engines.store import decoding
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.workers.executor import ExecutorLost, Prober
+from narrowdown.engines.workers.executor import ExecutorLost, Prober, Slot
 from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner.ledger import Ledger, known_measurement
 from narrowdown.wizard.runner.speculation import Foresight, speculable
@@ -63,7 +63,7 @@ class Guarded:
     async def stop(self, hard: bool = False) -> None:
         await self._pool.stop(hard)
 
-    def snapshot(self) -> list[Any]:
+    def snapshot(self) -> list[Slot]:
         return self._pool.snapshot()
 
 

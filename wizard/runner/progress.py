@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.store import decoding, regular
+from narrowdown.engines.workers.executor import Slot
 
 NAME = "progress.json"
 _LARGEST = 4 << 20  # bytes
@@ -42,7 +43,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     holder: str = ""  # the controlling client
     control: int = 0  # its number at this runner; 0: nobody controls
     log: str = ""  # of the running probe, below the session's folder
-    workers: tuple[dict[str, Any], ...] = ()  # one a slot
+    workers: tuple[Slot, ...] = ()  # one a slot
     pid: int = 0  # of the runner
     seq: int = 0  # the journal's last event
     ts: float = 0.0  # seconds since the epoch
@@ -67,13 +68,6 @@ def read(folder: Path) -> dict[str, Any] | None:
     something else in its place."""
     with contextlib.suppress(OSError, ValueError):
         found = decoding.decode(regular.read(folder / NAME, _LARGEST, links=False), dict[str, Any])
-        known = msgspec.convert(found, Snapshot)  # what a later version adds stays
-        return found if all(map(_is_slot, known.workers)) else None
+        msgspec.convert(found, Snapshot)  # what a later version adds stays
+        return found
     return None
-
-
-def _is_slot(worker: dict[str, Any]) -> bool:
-    """Whether what is drawn of a worker's slot is of its kind."""
-    return isinstance(worker.get("text", ""), str) and isinstance(
-        worker.get("seconds", 0.0), int | float
-    )

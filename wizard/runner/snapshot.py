@@ -115,7 +115,7 @@ class Artist:
             holder=control.controller,
             control=control.control,
             log=log,
-            workers=tuple(msgspec.to_builtins(slot) for slot in self._devices.pool.snapshot()),
+            workers=tuple(self._devices.pool.snapshot()),
             pid=os.getpid(),
             seq=self._ledger.state.seq,
         )

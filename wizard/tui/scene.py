@@ -20,30 +20,12 @@ from narrowdown.wizard.tui.sight import Sight
 Face = Literal["starting", "offer", "running", "ask", "ended", "stopped"]
 
 
-class Slot(msgspec.Struct, frozen=True):
-    """What one worker does: ``text`` is its last phrase (building, running, ...). ``host``: another
-    machine's name; ``device``: the number of its GPU, 0 where workers share out none."""
-
-    worker: int = 0
-    state: str = ""
-    text: str = ""
-    seconds: float = 0.0
-    host: str = ""
-    device: int = 0
-
-    @property
-    def place(self) -> str:
-        """Where it works, with a space in front; empty where there is one place only."""
-        return f" on {self.host}" if self.host else f" on GPU {self.device}" if self.device else ""
-
-
 class Work(Snapshot, frozen=True):
     """The runner's snapshot as the screens use it: those of its fields that ``USED`` names, and who
     else controls the session. ``taken``: they took over from us; ``free``: whoever controlled it
     has gone, and the next request takes over."""
 
     phase: str = ""
-    workers: tuple[Slot, ...] = ()  # type: ignore[assignment]
     taken: bool = False
     free: bool = False
 

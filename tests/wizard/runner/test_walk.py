@@ -37,7 +37,7 @@ from narrowdown.engines.probe import (
     Measurement,
 )
 from narrowdown.engines.steps.base import Finish
-from narrowdown.engines.workers.pool import Slot
+from narrowdown.engines.workers.executor import Slot
 from narrowdown.wizard.runner import limits, progress, stepping, walk as walks
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import events as e

@@ -15,7 +15,6 @@ from typing import Any, get_args
 import msgspec
 
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.workers.pool import Slot
 from narrowdown.wizard.flow.load import FORMAT, SIZE
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.plain import Refused
@@ -29,8 +28,6 @@ from narrowdown.wizard.session.events import VERSION, AnyEvent, Event
 class Progress(Snapshot, frozen=True, tag_field="kind", tag="progress"):
     """``progress.json``, and what a look at it tells."""
 
-    # one a slot; the snapshot holds them as plain data
-    workers: tuple[Slot, ...] = ()  # type: ignore[assignment]
     watching: bool = False  # somebody else, the `holder`, controls the session
     taken: bool = False  # the holder has taken over from this program
     free: bool = False  # whoever controlled it has gone

@@ -14,6 +14,7 @@ from textual._context import active_app
 from textual.app import App, ComposeResult
 from textual.containers import VerticalScroll
 
+from narrowdown.engines.workers.executor import Slot
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.hand_on import Deed
 from narrowdown.wizard.report.sections import (
@@ -36,7 +37,7 @@ from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
 from narrowdown.wizard.tui.guide import CardWords
 from narrowdown.wizard.tui.literal import clean, elide, fit, join_contents, literal
-from narrowdown.wizard.tui.scene import Scene, Slot, Work
+from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.screens.overlays import (
     Choose,
     CommandsCard,

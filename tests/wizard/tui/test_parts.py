@@ -14,6 +14,7 @@ from textual.app import App, ComposeResult
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Inspect, Measurement
+from narrowdown.engines.workers.executor import Slot
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.facts import label, show_fact, show_value
@@ -28,7 +29,7 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Board, Hunt, Row
 from narrowdown.wizard.tui.client import bundle, latest_log
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, choose
-from narrowdown.wizard.tui.scene import Scene, Slot, Work
+from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import pairs, wrap
 from narrowdown.wizard.tui.widgets.work import Doing
