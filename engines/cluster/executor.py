@@ -92,7 +92,9 @@ class Cluster:
         self._members: dict[str, _Member] = {}
         self._refused: dict[str, str] = {}  # address -> why this worker takes no part
         self._chosen: dict[str, str] = {}  # spec -> fingerprint
-        self._named: set[str] = set()  # hosts that the session's notes have said to be left out
+        self._said: set[str] = (
+            set()
+        )  # what the session's notes have said once, by a name of its own
         self._joining: dict[str, asyncio.Task[None]] = {}
         self._ways: dict[
             tuple[str, str], asyncio.Lock
@@ -104,7 +106,6 @@ class Cluster:
         self._beat: asyncio.Task[None] | None = None
         self._seen = 0.0  # when the scheduler answered last; 0: never yet
         self._lost = False  # whether the notes say that it does not answer
-        self._warned = False  # whether the notes say that the wires are open
         self._facts: dict[str, Mapping[str, Any]] = {}  # what was chosen of each spec
         self._stopping = False
 
@@ -149,8 +150,8 @@ class Cluster:
             raise ExecutorLost(
                 f"The cluster at {self._url} has no worker that can take part: {why}."
             )
-        for why in set(self._refused.values()):
-            self._name_refused(why)
+        for why in self._refused.values():
+            self._say_once(why, f"A host is left out: {why}.")
 
     async def run(self, probe: AnyProbe, timeout: float = 0.0, log: str = "") -> Measurement:
         """Answer the probe (see ``Executor``)."""
@@ -266,11 +267,11 @@ class Cluster:
     def _warn_of_open_wires(self, workers: Collection[str]) -> None:
         """Say once that others can read and send along, where anything of the cluster is on another
         machine."""
-        if not self._warned and (where := first_unencrypted((self._url, *workers))):
-            self._warned = True
-            self._tell(
+        if where := first_unencrypted((self._url, *workers)):
+            self._say_once(
+                "open wires",
                 f"The connection to {where} is not encrypted, and who can reach this cluster can run code on its hosts and on "
-                "this machine. On a network that is not yours alone use tls:// with certificates (docs/clusters.md)."
+                "this machine. On a network that is not yours alone use tls:// with certificates (docs/clusters.md).",
             )
 
     async def _meet_workers(self, workers: dict[str, Any]) -> None:
@@ -328,12 +329,12 @@ class Cluster:
         does, at its end."""
         self._refused[address] = why
         if self._members:
-            self._name_refused(why)
+            self._say_once(why, f"A host is left out: {why}.")
 
-    def _name_refused(self, why: str) -> None:
-        if why not in self._named:
-            self._named.add(why)
-            self._tell(f"A host is left out: {why}.")
+    def _say_once(self, name: str, said: str) -> None:
+        if name not in self._said:
+            self._said.add(name)
+            self._tell(said)
 
     async def _pulse(self, member: _Member) -> None:
         said = await self._call_host(member.address, hosts.pulse, member.greeting.token, limit=5.0)
@@ -404,9 +405,6 @@ class Cluster:
         here = _say_version(self._facts.get(spec, {}))
         for member in sorted(others, key=lambda m: m.greeting.name):
             name, told = member.greeting.name, member.told.get(spec)
-            if name in self._named:
-                continue
-            self._named.add(name)
             there = (
                 "unknown"
                 if told is None
@@ -419,9 +417,10 @@ class Cluster:
                 if there != here
                 else f"{here} there too, with other options, libraries or cores"
             )
-            self._tell(
+            self._say_once(
+                name,
                 f"The host {name} is left out: its engine '{spec}' is not the one that this session measures with ({what}). Its "
-                "verdicts would not be comparable."
+                "verdicts would not be comparable.",
             )
 
     def _fit_members(self, specs: Collection[str], avoid: Collection[str] = ()) -> list[_Member]:

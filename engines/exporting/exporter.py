@@ -564,7 +564,9 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
         "samples": len(samples),
     }
     program, model = export_onnx(module, args, kwargs, request)
-    save(program, model, out)
+    weights = (value.const_value for value in model.graph.initializers.values())
+    size = sum(weight.nbytes for weight in weights if weight is not None)
+    program.save(str(out / "model.onnx"), external_data=size > 1 << 30)
     names = [value.name for value in model.graph.inputs]
     finals = [value.name for value in model.graph.outputs]
     for number, (call, outs) in enumerate(zip(samples, golden, strict=True)):
@@ -623,16 +625,6 @@ def export_onnx(module: Any, args: Any, kwargs: Any, request: Mapping[str, Any])
     if made is None:
         raise Fault("torch.onnx.export gave no program.")
     return made, made.model
-
-
-def save(program: Any, model: Any, out: Path) -> None:
-    """``model.onnx``, its weights beside it where they are large."""
-    size = sum(
-        value.const_value.nbytes
-        for value in model.graph.initializers.values()
-        if value.const_value is not None
-    )
-    program.save(str(out / "model.onnx"), external_data=size > 1 << 30)
 
 
 def record_inner(

@@ -272,11 +272,8 @@ class _Captures:
             # The model's own outputs come from a run in which nothing is marked, whatever the
             # reference does with marks.
             self._progress("reference run")
-            for t, value in self._run_model(()).items():
-                if t in wanted:
-                    self._write_capture(t, value)
-                    if keep(t):
-                        yield t, value
+            found = self._run_model(())
+            yield from self._write_captures({t: found[t] for t in found if t in wanted}, keep)
         rest = (t for t in todo if t not in outputs)
         inner = [t for t in rest if _is_markable(index.tensors[t].dtype, index.tensors[t].name)]
         # While no size is known a run has few tensors: what they take is the next guess.
@@ -288,10 +285,7 @@ class _Captures:
             arrays = self._run_marked(batch)
             largest = max((a.nbytes for a in arrays.values()), default=0)
             guess = max(guess // 2, min(largest, HELD), 1)
-            for t, value in arrays.items():
-                self._write_capture(t, value)
-                if keep(t):
-                    yield t, value
+            yield from self._write_captures(arrays, keep)
             done += len(batch)
 
     def map_large(self, tensor: int, value: Array) -> Array:
@@ -369,14 +363,19 @@ class _Captures:
             if n in got and not isinstance(got[n], list | dict)
         }
 
-    def _write_capture(self, tensor: int, value: Array) -> None:
-        target = self._file(tensor)
-        with contextlib.suppress(OSError):  # no room: it is made again when it is needed
-            if not target.exists() and _has_room(self._store.root, value.nbytes):
-                write_array(target, value)
-                _spent[str(self._store.captures)] = (
-                    _spent.get(str(self._store.captures), budget_bytes()) + value.nbytes
-                )
+    def _write_captures(
+        self, arrays: Mapping[int, Array], keep: Callable[[int], bool]
+    ) -> Iterator[tuple[int, Array]]:
+        """Write them; give those that ``keep`` wants."""
+        root = str(self._store.captures)
+        for tensor, value in arrays.items():
+            target = self._file(tensor)
+            with contextlib.suppress(OSError):  # no room: it is made again when it is needed
+                if not target.exists() and _has_room(self._store.root, value.nbytes):
+                    write_array(target, value)
+                    _spent[root] = _spent.get(root, budget_bytes()) + value.nbytes
+            if keep(tensor):
+                yield tensor, value
 
     def evict(self) -> None:
         """Bring the captures back into the budget, the least recently used first."""

@@ -55,10 +55,16 @@ def edit(
     events = journal.read(path) if alike and path.exists() else ()
     kept = list(taken_over(events, about.problem, problem, Store(source)))
     known = sum(isinstance(event, ProbeFinished) for event in kept)
-    said = f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
-    said = f"It goes on from session {about.id}." if taken else said
-    took = f"{count(known, 'measurement')} taken over."
-    took = took if known else "Nothing that was measured there serves here."
+    said = (
+        f"It goes on from session {about.id}."
+        if taken
+        else f"The set-up of session {about.id}{f', changed: {changed}' if changed else ''}."
+    )
+    took = (
+        f"{count(known, 'measurement')} taken over."
+        if known
+        else "Nothing that was measured there serves here."
+    )
     note = NoteAdded(text=f"{said} {took}")
     target = folders.create(problem, flow_text)
     try:

@@ -20,23 +20,18 @@ _SCRIPTS = (".py", ".sh", ".bash", ".pl", ".rb", ".js", ".mjs", ".lua", ".R", ".
 def command_files(command: str, folder: str) -> dict[str, str]:
     """Path -> sha256 of the files that the command names: those below ``folder``, and scripts
     wherever they lie."""
-    found: dict[str, str] = {}
+    files: list[Path] = []
     for path in _files_named(command, folder):
         below = bool(folder) and path.is_relative_to(folder)
-        if str(path) in found or not is_file(path) or path.stat().st_size > LARGEST:
+        if not is_file(path) or path.stat().st_size > LARGEST:
             continue
         if not (below or path.suffix in _SCRIPTS or text(path)[:2] == b"#!"):
             continue
-        for file in (path, *(imported(path.resolve()) if path.suffix == ".py" else ())):
-            if content := digest(file):
-                found[str(file)] = content
-    if folder:
-        for name in _modules(command):
-            for path in _module_files(Path(folder), name):
-                for file in (path, *imported(path, Path(folder))):
-                    if content := digest(file):
-                        found[str(file)] = content
-    return found
+        files += [path, *(imported(path.resolve()) if path.suffix == ".py" else ())]
+    for name in _modules(command) if folder else ():
+        for path in _module_files(Path(folder), name):
+            files += [path, *imported(path, Path(folder))]
+    return {str(file): found for file in dict.fromkeys(files) if (found := digest(file))}
 
 
 def _files_named(command: str, folder: str) -> list[Path]:

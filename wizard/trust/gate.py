@@ -99,12 +99,10 @@ def _refuse_crooked(found: Iterable[Item]) -> None:
         )
 
 
-def sentence(unknown: Iterable[Item]) -> str:
+def sentence(unknown: Collection[Item]) -> str:
     """What would run and how to agree to it."""
     lines = ["This session runs code that nobody agreed to on this machine:"]
-    missing = False
     for item in unknown:
-        missing = missing or not item.digest
         lines.append(
             f"  {item.kind} {_escape(item.path)}  {f'sha256 {item.digest}' if item.digest else '(it is not there)'}"
         )
@@ -113,7 +111,7 @@ def sentence(unknown: Iterable[Item]) -> str:
         lines += [f"    | {_escape(line[:200])}" for line in item.first_lines]
         lines += [f"    with {_escape(path)}" for path in item.files if path != item.path]
     lines.append("Read them; to go on, add --yes-run-scripts and the digest, once for each.")
-    if missing:
+    if not all(item.digest for item in unknown):
         lines.append(
             "What is not there has no digest: put it back, or add --yes-run-scripts all, and the rest goes on without it."
         )
