@@ -17,7 +17,7 @@ from narrowdown.wizard.ladder.offer import write_ladder
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import digest_score, require_engines
 from narrowdown.wizard.runner.context import step_context
-from narrowdown.wizard.runner.estimate import foresee
+from narrowdown.wizard.runner.limits import foresee
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.decide import RunStep

@@ -182,19 +182,20 @@ class _Captures:
         self, store: Store, model: StoredModel, run: Run, progress: Callable[[str], None]
     ) -> None:
         self._store, self._model, self._progress = store, model, progress
-        reference, inputs, sample = run
         self._reference, self._inputs, self._sample = run
         self.why = ""  # of the first tensor that could not be made readable
         self._index = model.index
         try:
-            self._engine = make_engine(reference)
+            self._engine = make_engine(self._reference)
         except (EngineMissing, EngineFault) as error:
-            raise ReferenceFailed(f"The reference {reference} is not available: {error}") from error
-        plain = str(spec.parse(reference))
+            raise ReferenceFailed(
+                f"The reference {self._reference} is not available: {error}"
+            ) from error
+        plain = str(spec.parse(self._reference))
         self._plain = plain == _PLAIN
-        question = (self._engine.info.fingerprint, plain, model.digest, inputs, boot())
+        question = (self._engine.info.fingerprint, plain, model.digest, self._inputs, boot())
         name = hashlib.sha256("\0".join(question).encode()).hexdigest()[:32]
-        self._folder = store.captures / name / _file_name(sample)
+        self._folder = store.captures / name / _file_name(self._sample)
 
     @functools.cached_property
     def _feed(self) -> Mapping[str, Array]:

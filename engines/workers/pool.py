@@ -37,7 +37,7 @@ import signal
 import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -65,6 +65,11 @@ _MEMORY_SHARE = 0.85  # of the machine, for all workers together
 _CHECK_SLACK = 120.0  # a check stops its own command; this is for the rest
 
 _LOAD_SENSITIVE = ("crash", "timeout", "out-of-memory")
+_KILLED_AGAIN = (
+    "It was the second time in one probe: something else on this machine does it, mostly a limit of memory (of a container, "
+    "of a batch system, of a guard of the machine). Let it take less, or give it more, and resume: "
+    f"{faults.KEPT}, and this probe is measured then."
+)
 TRIALS = 4  # workers, or hosts, for one probe, where one dies on the way
 _FROM_OUTSIDE = ("SIGKILL", "SIGTERM")
 _Interrupt = Literal["cancelled", "memory", "stopped"]
@@ -102,12 +107,6 @@ class _Job:
     retried: bool = False
     killed: bool = False  # from outside, once
     crowded: bool = False  # another probe ran during this one
-
-    @property
-    def sensitive(self) -> Sequence[str]:
-        """The ends that others at work may have caused. Where a probe has a GPU to itself a crash
-        is its own, and one that comes and goes must be counted; time and memory it still shares."""
-        return _LOAD_SENSITIVE if self.alone != "device" else _LOAD_SENSITIVE[1:]
 
 
 @dataclass(eq=False)
@@ -373,10 +372,13 @@ class Pool:
                 and faults.signal_name(measurement.signal) in _FROM_OUTSIDE
             )
             first = self._begin_engine(job) and measurement.signal > 0
+            # Where a probe has a GPU to itself a crash is its own, and one that comes and goes must
+            # be counted; time and memory it still shares.
+            sensitive = _LOAD_SENSITIVE[1:] if job.alone == "device" else _LOAD_SENSITIVE
             again = (
                 not job.killed
                 if killed
-                else (first or (measurement.status in job.sensitive and job.crowded))
+                else (first or (measurement.status in sensitive and job.crowded))
                 and not job.retried
             )
             if again and not job.future.done() and not self._stopping:
@@ -384,7 +386,7 @@ class Pool:
                 self._queue.appendleft(job)
             elif killed and not job.future.done():
                 job.future.set_result(
-                    Measurement(status="fault", message=_killed_again(measurement))
+                    Measurement(status="fault", message=f"{measurement.message} {_KILLED_AGAIN}")
                 )
             elif not job.future.done():
                 job.future.set_result(measurement)
@@ -669,14 +671,6 @@ def _explain_end(
 def make_cancelled() -> Measurement:
     """The answer to a probe that was stopped."""
     return Measurement(status="cancelled", message="The probe was stopped before it finished.")
-
-
-def _killed_again(measurement: Measurement) -> str:
-    return (
-        f"{measurement.message} It was the second time in one probe: something else on this machine does it, mostly a limit of "
-        "memory (of a container, of a batch system, of a guard of the machine). Let it take less, or give it more, and resume: "
-        f"{faults.KEPT}, and this probe is measured then."
-    )
 
 
 def _rate_affinity(slot: _Slot, job: _Job) -> tuple[int, int]:

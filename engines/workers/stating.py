@@ -149,7 +149,11 @@ def find_sizes(made: Construction, reference: str) -> list[tuple[Place, ...]]:
             continue
         like = [n.place for n in numbers if n.place not in taken and _is_like(n, number)]
         own = {p for tied in found for p in tied if p.times == 1}
-        multiples = _list_multiples([n for n in numbers if n.place not in own], number.size)
+        multiples = [
+            msgspec.structs.replace(n.place, times=n.size // number.size)
+            for n in numbers
+            if n.place not in own and n.size > number.size > 1 and n.size % number.size == 0
+        ]
         tied = _narrow(made, number, (like[::-1], [*like[::-1], *multiples[::-1]]), reference)
         if tied is not None and (number.place.kind == "dim" or len(tied) > 1):
             found.append(tied)
@@ -166,14 +170,6 @@ def _is_like(other: _Number, number: _Number) -> bool:
     """Whether another number may be the same size: 1 is so of dimensions only."""
     same = other.size == number.size and other.place != number.place
     return same and (number.size > 1 or other.place.kind == "dim")
-
-
-def _list_multiples(numbers: Sequence[_Number], size: int) -> list[Place]:
-    return [
-        msgspec.structs.replace(place, times=n // size)
-        for place, n in numbers
-        if size > 1 and n > size and n % size == 0
-    ]
 
 
 def _narrow(

@@ -141,12 +141,6 @@ def _logged(root: Path, log: str) -> Iterator[None]:
                 target.unlink()
 
 
-def _one_sentence(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    name = type(error).__name__
-    return f"{name}: {text}"[:500] if text else f"{name}."
-
-
 class Worker:
     """Answers probes of one session."""
 
@@ -192,7 +186,8 @@ class Worker:
             if changed := installed.say_change(installed.OF_WORKERS):
                 return Measurement(status="fault", message=changed)
             lacking = installed.lacking(error) if isinstance(error, ImportError) else ""
-            said = lacking or f"The probe failed inside the worker. {_one_sentence(error)}"
+            why = f"{type(error).__name__}: {faults.say_in_one_line(error)}"
+            said = lacking or f"The probe failed inside the worker. {why}"
             return Measurement(status="error", message=said)
 
     def _report_progress(self, work: int, text: str) -> None:
@@ -220,7 +215,7 @@ def _encode_line(done: Done) -> bytes:
         try:
             _decode_done(line)
         except msgspec.ValidationError as error:
-            text = f"The probe's measurement holds a number that cannot be written down. {_one_sentence(error)}"
+            text = f"The probe's measurement holds a number that cannot be written down. {faults.say_in_one_line(error)}"
             return _encoder.encode(
                 Done(done.id, Measurement(status="error", message=text, log=done.measurement.log))
             )

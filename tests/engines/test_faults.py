@@ -27,7 +27,7 @@ def test_a_disk_that_fills_while_numpy_writes_is_a_fault_of_the_machine(tmp_path
     found = faults.find_fault(told.value)
     assert found is not None
     assert found.errno == errno.ENOSPC
-    assert "is full" in faults.say_fault(found, "/somewhere")
+    assert "of '/somewhere' is full" in faults.say_fault(found, "/somewhere")
 
 
 def test_an_error_without_a_number_is_no_fault_of_the_machine() -> None:

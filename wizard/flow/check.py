@@ -26,7 +26,7 @@ SETTINGS: Final = (
     "working_model",
 )  # fmt: skip
 _OPERATORS: Final = (*ORDER, "ne", "in")
-_GROUPS: Final = ("all", "any", "not")
+_GROUPS: Final = ("all", "any")
 
 Where: TypeAlias = tuple[int, int]
 
@@ -62,16 +62,6 @@ class _Checker:
                     f"'{end.verdict}' is not a verdict.", hint, "ends", name, "verdict"
                 )
         yield from self._flow_parameters()
-        yield from self._reference()
-        yield from self._graph()
-
-    def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
-        return Problem(*self.lines.value(*path), message, suggestion)
-
-    def _key(self, message: str, suggestion: str, *path: str | int) -> Problem:
-        return Problem(*self.lines.key(*path), message, suggestion)
-
-    def _reference(self) -> Iterator[Problem]:
         if self.flow.reference:
             try:
                 options.check(self.flow.reference)
@@ -79,6 +69,13 @@ class _Checker:
                 yield self._value(
                     f"the flow's reference cannot be used: {problem}", "", "reference"
                 )
+        yield from self._graph()
+
+    def _value(self, message: str, suggestion: str, *path: str | int) -> Problem:
+        return Problem(*self.lines.value(*path), message, suggestion)
+
+    def _key(self, message: str, suggestion: str, *path: str | int) -> Problem:
+        return Problem(*self.lines.key(*path), message, suggestion)
 
     # -- names ----------------------------------------------------------------------------------------------------------
 
@@ -274,8 +271,13 @@ class _Checker:
             return
         for key, value in when.items():
             here = (*path, key)
-            if key in _GROUPS:
-                yield from self._group(key, value, node, outcome, here)
+            if key == "not":
+                yield from self._when(value, node, outcome, *here)
+            elif key in _GROUPS and (not isinstance(value, list) or not value):
+                yield self._value(f"'{key}' takes a list of rules.", "", *here)
+            elif key in _GROUPS:
+                for position, part in enumerate(value):
+                    yield from self._when(part, node, outcome, *here, position)
             elif key not in outcome:
                 yield self._field(key, node, outcome, self.lines.key(*here))
             elif isinstance(value, Mapping):
@@ -285,22 +287,6 @@ class _Checker:
                     )
             elif fault := _misfit(value, outcome[key]):
                 yield self._value(f"'{key}' {fault[0]}.", fault[1], *here)
-
-    def _group(
-        self,
-        key: str,
-        value: Any,
-        node: FlowNode,
-        outcome: Mapping[str, Any],
-        here: tuple[str | int, ...],
-    ) -> Iterator[Problem]:
-        if key == "not":
-            yield from self._when(value, node, outcome, *here)
-        elif not isinstance(value, list) or not value:
-            yield self._value(f"'{key}' takes a list of rules.", "", *here)
-        else:
-            for position, part in enumerate(value):
-                yield from self._when(part, node, outcome, *here, position)
 
     def _operator(
         self, field: str, operator: str, operand: Any, kind: Any, here: tuple[str | int, ...]

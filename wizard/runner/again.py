@@ -259,12 +259,7 @@ def with_engine(probe: AnyProbe, base: EngineSpec, other: EngineSpec) -> AnyProb
     )
     for name, value in mine.options:
         if base.get(name) != value:
-            other = other.with_option(
-                name, value if name in single else _unite(other.get(name), value)
-            )
+            # Of two lists (``a+b``) both, each value once.
+            both = dict.fromkeys([*filter(None, other.get(name).split("+")), *value.split("+")])
+            other = other.with_option(name, value if name in single else "+".join(both))
     return msgspec.structs.replace(probe, engine=str(other))
-
-
-def _unite(there: str, more: str) -> str:
-    """Both lists (``a+b``), each value once."""
-    return "+".join(dict.fromkeys([*filter(None, there.split("+")), *more.split("+")]))

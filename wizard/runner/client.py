@@ -233,37 +233,26 @@ class Client:
         """One request and its reply: ``{"ok": true}``, or ``{"ok": false, "error": sentence}``.
         Never raises for a runner that is gone, or does not answer."""
         with self._lock:
-            if self._socket is None:
-                try:
-                    self._connect_locked(self._wanted, START, _REPLY)
-                except TimeoutError:
-                    return self._say_silent(_REPLY, "it was not asked")
-                except (OSError, SessionProblem):
-                    if there := self._elsewhere():
-                        return _only_there(there)
-                    if request.get("do") == "note":
-                        return self._note_alone(request)
-                    return {
-                        "ok": False,
-                        "error": "This session is stopped, so that cannot be done now. Resume it first.",
-                    }
+            so = "it was not asked"
+            error = "This session is stopped, so that cannot be done now. Resume it first."
             try:
+                if self._socket is None:
+                    self._connect_locked(self._wanted, START, _REPLY)
+                so = "whether that was done is not known"
+                error = "The runner has ended. What was measured is kept; resume goes on."
                 if self.role == "watch" and self._wanted == "controller":
                     self._hello("controller")  # whoever held it may have gone
                 return self._ask(request)
             except TimeoutError:
                 self._disconnect()
-                return self._say_silent(_REPLY, "whether that was done is not known")
-            except (OSError, ValueError):
+                return self._say_silent(_REPLY, so)
+            except (OSError, ValueError, SessionProblem):
                 self._disconnect()
-                if (
-                    request.get("do") == "note"
-                ):  # the runner reached its end since this client said hello
+                if there := self._elsewhere():
+                    return _only_there(there)
+                if request.get("do") == "note":
                     return self._note_alone(request)
-                return {
-                    "ok": False,
-                    "error": "The runner has ended. What was measured is kept; resume goes on.",
-                }
+                return {"ok": False, "error": error}
 
     def _say_silent(self, seconds: float, so: str) -> dict[str, Any]:
         """The reply where a runner is there and says nothing. ``so``: what follows from that."""

@@ -226,7 +226,7 @@ class Drive:
         run: int,
         pace: Pace = Pace(),  # noqa: B008 (frozen)
     ) -> None:
-        self._spec, self.context, self._asking, self._run = spec, ctx, asking, run
+        self._spec, self.context, self._asking, self.run = spec, ctx, asking, run
         self._pace, self._ledger = pace, asking.ledger
         self._told: list[Any] = []
         self._foresight = Foresight(lambda: spec.run(ctx))
@@ -264,10 +264,6 @@ class Drive:
             steps.close()
             await self._cancel()
 
-    def log(self, name: str, probe: AnyProbe) -> str:
-        """Where the engine's own words about this probe go, below the session folder."""
-        return log_of(self._run, name, probe)
-
     @property
     def waiting(self) -> float:
         """Seconds that the step has waited for the probe at work; 0 where it waits for none."""
@@ -304,7 +300,7 @@ class Drive:
     # -- one probe ----------------------------------------------------------------------------------------------------
 
     async def _answer(self, probe: AnyProbe) -> Any:
-        name = await self._asking.key(probe, self._run)
+        name = await self._asking.key(probe, self.run)
         first = name not in self.asked
         self.asked[name] = probe
         measurement = self._ledger.measurement(name)
@@ -349,9 +345,7 @@ class Drive:
         self._running[name] = asyncio.create_task(self._measure(name, probe, speculative))
 
     async def _measure(self, name: str, probe: AnyProbe, speculative: bool) -> Measurement | None:
-        measurement = await self._asking.measure(
-            name, probe, run=self._run, speculative=speculative
-        )
+        measurement = await self._asking.measure(name, probe, run=self.run, speculative=speculative)
         if measurement is not None:
             self.measured.add(name)
         return measurement

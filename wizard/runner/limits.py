@@ -1,14 +1,20 @@
-"""How long a probe may take, and what is said of one that takes long."""
+"""How long a probe may take, and what is said of one that takes long; and how long a step is expected
+to: the number of its probes by the plain formula that it gives, and what one takes by the probes of
+such steps that this session has measured. Where either is not known nothing is made up."""
 
+import statistics
 from collections.abc import Iterable
 from typing import Any
 
+from narrowdown.engines.asking import StepContext
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import AnyProbe, Check, LoadInputs, Measure
 from narrowdown.engines.sources import scripts
 from narrowdown.engines.spec import name_of_engine
+from narrowdown.engines.steps.base import StepSpec
 from narrowdown.wizard.durations import HOUR, MINUTE, TEN_MINUTES
-from narrowdown.wizard.session.state import State
+from narrowdown.wizard.session.events import Cost
+from narrowdown.wizard.session.state import Known, State, count_nodes
 from narrowdown.wizard.words import duration
 
 # A usual build takes far less than ten times the longest so far, of which the first also loads
@@ -63,3 +69,32 @@ def tell_of_waiting(slots: Iterable[Any], limit: float) -> str:
     if seconds < LONG:
         return ""
     return f" ({duration(seconds)} at work on this one; it is stopped after {duration(limit)}, --timeout sets another limit)"
+
+
+def foresee(spec: StepSpec[Any], ctx: StepContext, state: State) -> Cost:
+    """What the step is expected to take. Never raises: parameters that do not fit are told of by the
+    step itself."""
+    try:
+        nodes = count_nodes(state, ctx.findings.model)
+        probes = spec.plan(ctx, nodes) if callable(spec.plan) else spec.plan
+    except Exception:
+        probes = None
+    runs = {visit.run for visit in state.route if visit.step == spec.name}
+    each = find_median(known for known in state.known.values() if known.run in runs)
+    if probes is None:
+        return Cost(each=each)
+    return Cost(probes, round(probes * each, 3) if each >= 0 else -1.0, each)
+
+
+def find_median(answers: Iterable[Known]) -> float:
+    """The median of the seconds that these took; -1 where none were measured."""
+    took = [answer.seconds for answer in answers if answer.seconds > 0]
+    return statistics.median(took) if took else -1.0
+
+
+def find_seconds_left(probes: int, each: float, waiting: float) -> float:
+    """Seconds that so many probes take still, of which the first has been at work for ``waiting``;
+    -1 where that is not known. Never 0 while one is at work."""
+    if probes < 0 or each < 0:
+        return -1.0
+    return round(max(0.1, probes * each - min(waiting, each)), 1)

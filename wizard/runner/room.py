@@ -43,8 +43,7 @@ class File(NamedTuple):
 
 def held(store: Store) -> int:
     """Bytes of all artifacts and logs, which is what the budget is for."""
-    files = (*_files(store.artifacts, "*/*"), *_files(store.logs, "*"))
-    return sum(file.size for file in files)
+    return sum(f.size for f in (*_files(store.artifacts, "*/*"), *_files(store.logs, "*")))
 
 
 def free(store: Store, state: State, wanted: int) -> list[File]:

@@ -11,11 +11,10 @@ from narrowdown.engines.probe import AnyProbe
 from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.control import Control
-from narrowdown.wizard.runner.drive import Drive
-from narrowdown.wizard.runner.estimate import find_median, find_seconds_left
+from narrowdown.wizard.runner.drive import Drive, log_of
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
-from narrowdown.wizard.runner.limits import tell_of_waiting
+from narrowdown.wizard.runner.limits import find_median, find_seconds_left, tell_of_waiting
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import Cost, QuestionAsked
 from narrowdown.wizard.session.state import count_nodes
@@ -138,4 +137,4 @@ class Artist:
         probe = drive.asked[drive.current]
         limit = getattr(probe, "timeout", 0.0) or self._limit(probe)
         waited = tell_of_waiting(self._devices.pool.snapshot(), limit)
-        return drive.log(drive.current, probe), waited
+        return log_of(drive.run, drive.current, probe), waited

@@ -18,10 +18,9 @@ from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.context import specs_of, step_context
 from narrowdown.wizard.runner.control import Closing, Control
 from narrowdown.wizard.runner.drive import Asking, Drive, Pace, Stopped
-from narrowdown.wizard.runner.estimate import foresee
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
-from narrowdown.wizard.runner.limits import build_limit, probe_limit
+from narrowdown.wizard.runner.limits import build_limit, foresee, probe_limit
 from narrowdown.wizard.runner.snapshot import Work
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted

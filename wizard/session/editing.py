@@ -122,10 +122,9 @@ def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
     named = {getattr(probe, "engine", ""), getattr(probe, "reference", "")}
     if named & gone:
         return False
-    if isinstance(probe, Measure) and probe.postprocess:
-        return before.postprocess == after.postprocess
-    if isinstance(probe, Measure) and probe.score:
-        return before.score == after.score
+    if isinstance(probe, Measure):
+        processed = not probe.postprocess or before.postprocess == after.postprocess
+        return processed and (not probe.score or before.score == after.score)
     if isinstance(probe, Check):
         return (before.check, before.folder) == (after.check, after.folder)
     return True

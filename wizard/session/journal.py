@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from narrowdown.engines.findings import Findings
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import Store, sync_folder, write_atomically
 from narrowdown.wizard.session.events import (
@@ -30,10 +31,10 @@ from narrowdown.wizard.session.events import (
     ProbeFinished,
     ProbeStarted,
     StepFinished,
+    StepStarted,
     WorkerDied,
 )
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.outcomes import checked, form_fault
 from narrowdown.wizard.session.problems import (
     MENDING,
     DamagedJournal,
@@ -144,10 +145,42 @@ def events(path: Path) -> Iterator[AnyEvent]:
 
 
 def resolved(scan: Iterable[EventT], path: Path) -> Iterator[EventT]:
-    """The events of a journal with what lies in artifacts put back. Raises LostPart,
+    """The events of a journal, from its first one on, with what lies in artifacts put back; each of
+    the form that its step declares, before anybody reads a field of it. Raises LostPart,
     DamagedJournal."""
     store = Store(path.parent)
-    yield from checked((resolve(event, store) for event in scan), path)
+    steps: dict[int, str] = {}
+    for event in scan:
+        whole = resolve(event, store)
+        if fault := _find_fault(whole, steps):
+            raise DamagedJournal(path, whole.seq, fault)
+        yield whole
+
+
+def _find_fault(event: AnyEvent, steps: dict[int, str]) -> str:
+    """Why the event cannot be of this version's making, as the rest of a sentence; "" where it can:
+    its step does not end so, or nothing can go on from what was taken over. What a step answers that
+    nobody here has is taken as it is: no field of it is read by name. ``steps``: their names by run
+    so far, kept up here."""
+    if isinstance(event, StepStarted):
+        steps[event.run] = event.step
+    if not isinstance(event, StepFinished | FindingsTaken):
+        return ""
+    from narrowdown.engines.steps.registry import (
+        STEPS,  # here: whoever lists sessions needs no step
+    )
+
+    step = steps.get(event.run, "") if isinstance(event, StepFinished) else ""
+    try:
+        if isinstance(event, StepFinished) and event.outcome is not None and step in STEPS:
+            msgspec.convert(event.outcome, STEPS[step].outcome)
+        if event.findings:
+            msgspec.convert(event.findings, Findings)
+    except msgspec.ValidationError as error:
+        if isinstance(event, StepFinished):
+            return f"the step {step} of this version does not end so ({error})"
+        return f"what was taken over from session {event.session[:80]!a} is not of the form that this version knows ({error})"
+    return ""
 
 
 def read(path: Path) -> tuple[AnyEvent, ...]:
@@ -384,7 +417,7 @@ def _sound_event(line: bytes, number: int, path: Path, steps: dict[int, str]) ->
         whole_event = resolve(event, Store(path.parent))
     except (DamagedJournal, LostPart):
         return None
-    return None if form_fault(whole_event, steps) else event
+    return None if _find_fault(whole_event, steps) else event
 
 
 def is_whole(line: bytes) -> bool:

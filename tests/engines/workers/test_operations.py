@@ -1,6 +1,8 @@
 """The other probes: engines, models, inputs and external checkers."""
 
+import errno
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph import load, ranges
 from narrowdown.engines.probe import (
     Candidate,
     Check,
@@ -73,6 +75,20 @@ def test_import_of_no_model_is_refused(tmp_path: Path) -> None:
         m = run(Import(path=str(path), digest=""), tmp_path)
         assert m.status == "refused", m
         assert path.name in m.message
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), RuntimeError(os.strerror(errno.ENOSPC))],
+    ids=["as the system says it", "in a library's words"],
+)
+def test_a_full_disk_is_no_answer(error: Exception, tmp_path: Path, monkeypatch) -> None:
+    def failing(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(load, "import_model", failing)
+    answer = run(Import(path=str(MODELS / "shapes_cnn.onnx"), digest=""), tmp_path)
+    assert (answer.status, answer.facts) == ("fault", {"errno": errno.ENOSPC})
 
 
 def test_inputs_that_do_not_fit_are_refused(tmp_path: Path) -> None:

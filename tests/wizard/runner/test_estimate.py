@@ -10,12 +10,12 @@ from house import STEPS, Oracle, walk
 
 from narrowdown.engines.asking import Note
 from narrowdown.engines.steps import registry
-from narrowdown.wizard.runner.estimate import (
+from narrowdown.wizard.runner.executors import Devices
+from narrowdown.wizard.runner.limits import (
     find_median,
     find_seconds_left,
     foresee,
 )
-from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.snapshot import Artist, left_of
 from narrowdown.wizard.session.events import Cost, StepStarted
 from narrowdown.wizard.session.journal import NAME, read
