@@ -80,6 +80,7 @@ class Visit(msgspec.Struct, frozen=True, omit_defaults=True):
     cached: int = 0
     speculative: int = 0
     builds: int = 0
+    unresolved: int = 0
     causes: dict[str, int] = {}
     question: QuestionAsked | None = None
     answer: str = ""
