@@ -148,16 +148,6 @@ def test_sequences_near_the_given_ones_have_states_of_their_own(looped) -> None:
     assert m.results[0].outputs != looped.measure().results[0].outputs
 
 
-def test_a_curve_tells_what_a_step_is_wrong_by_itself(looped) -> None:
-    free, own = (read_steps(looped.measure(curve=True, held=h), "real:0") for h in ((), ("*",)))
-    rule = Criterion(tolerance=0.01)
-    rows = draw_curve(free, own, looped.samples[0], rule)
-    assert [row.step for row in rows] == list(range(STEPS))
-    assert rows[-1].over
-    assert not rows[0].over
-    assert max(row.own for row in rows) < rows[-1].error
-
-
 def test_made_up_sequences_are_drawn_where_none_is_given(tmp_path) -> None:
     made = Looped(
         tmp_path / "s", smoother(tmp_path / "m.onnx"), (), carry=("state_out:state",), steps=5
@@ -166,12 +156,6 @@ def test_made_up_sequences_are_drawn_where_none_is_given(tmp_path) -> None:
     assert "state" not in " ".join(made.made.facts["guesses"])
     m = made.measure(engine="onnxruntime", sample="random:0", curve=True)
     assert all(s.equal for s in m.results[0].outputs)
-
-
-def test_a_model_that_carries_state_is_seen(tmp_path) -> None:
-    single = Looped(tmp_path / "s", smoother(tmp_path / "m.onnx"), ())
-    assert single.made.facts["suggested"] == "--carry 'state_out:state'"
-    assert single.samples[0].steps == 0
 
 
 # -- a decoder
