@@ -100,8 +100,8 @@ def say_curve(rows: Sequence[CurveRow], rule: Criterion, verdict: str, carrier: 
         )
     if verdict == "fails":
         told += (
-            f" Step {worst.step} fails by itself, fed the reference's state: the search goes on with that step, and "
-            "tries what cures it in the whole loop."
+            f" Step {worst.step} fails by itself, fed the reference's state: the search continues with that step, and "
+            "tries what fixes it in the whole loop."
         )
     token = find_token(rows)
     if token is None or token.answer is None:

@@ -31,7 +31,7 @@ FLOW = LOADED.flow
 
 # CONTRACTS: the answer ids that an answers file may name.
 ANSWERS = {
-    "reproduce": "yes as-built no noise reference refused refused-whole export kept",
+    "reproduce": "accumulates yes as-built no noise reference refused refused-whole export kept",
     "rebuild": "alike passes no",
     "consistency": "yes no",
     "sanitize": "yes no stuck",
@@ -327,6 +327,7 @@ def test_an_answer_that_nothing_speaks_for_is_found() -> None:
     hidden = msgspec.structs.replace(node, answers={"greedy": greedy, **node.answers})
     assert never_recommended(hidden) == {
         "reference",
+        "accumulates",
         "refused",
         "refused-whole",
         "noise",

@@ -118,6 +118,7 @@ NOT_ASKED = {
             "executor",
             "fail_code",
             "fail_regex",
+            "force",
             "ignore_fail_code",
             "jobs",
             "pass_env",
