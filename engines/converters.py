@@ -1,5 +1,5 @@
-"""A workaround in the words of the tools that convert a model to FP16 or BF16, whatever runs it
-then. Text only."""
+"""A workaround in the words of the tools that convert a model to FP16 or BF16, or quantize it,
+whatever runs it then. Text only."""
 
 import re
 import shlex
@@ -20,6 +20,61 @@ def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
         _autocast(precision, cure.keep),
         *([_onnxconverter(cure.keep)] if precision == "fp16" else []),
     ]
+
+
+_FLOAT, _DATA = "float.onnx", "calibration.npz"
+
+
+def quantization_recipes(cure: Cure) -> list[Recipe]:
+    """For layers that stay in float while the model is quantized anew; none where one has no
+    name."""
+    if not cure.quantized or not cure.keep or cure.nameless:
+        return []
+    text = f"""import numpy as np
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+
+
+class Reader(CalibrationDataReader):
+    def __init__(self):
+        with np.load("{_DATA}") as arrays:  # an array for each input, as you calibrated before
+            self.feeds = iter([dict(arrays)])
+
+    def get_next(self):
+        return next(self.feeds, None)
+
+
+exclude = {write_list(cure.keep)}
+quantize_static(
+    "{_FLOAT}", "{_MODEL}", Reader(), {cure.quantized}, nodes_to_exclude=exclude
+)"""
+    start = text.index("exclude =")
+    return [
+        Recipe("onnxruntime.quantization", "python", text, text[start:].rpartition("\nquant")[0]),
+        _modelopt(cure.keep),
+        _nncf(cure.keep),
+    ]
+
+
+def _modelopt(keep: tuple[str, ...]) -> Recipe:
+    words = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path", _FLOAT]
+    words += ["--calibration_data_path", _DATA, "--output_path", _MODEL, "--nodes_to_exclude"]
+    # It matches each word as a regular expression from the start of a name on.
+    words += [f"^{re.escape(name)}$" for name in keep]
+    return Recipe("NVIDIA ModelOpt, for TensorRT", "sh", shlex.join(words))
+
+
+def _nncf(keep: tuple[str, ...]) -> Recipe:
+    text = f"""import nncf
+import numpy as np
+import onnx
+
+with np.load("{_DATA}") as arrays:
+    data = nncf.Dataset([dict(arrays)])
+scope = nncf.IgnoredScope(names={write_list(keep)})
+model = nncf.quantize(onnx.load("{_FLOAT}"), data, ignored_scope=scope)
+onnx.save(model, "{_MODEL}")"""
+    start, end = text.index("scope ="), text.index("\nmodel =")
+    return Recipe("NNCF, for OpenVINO", "python", text, text[start:end])
 
 
 def _autocast(precision: str, keep: tuple[str, ...]) -> Recipe:

@@ -100,7 +100,8 @@ class Cure(msgspec.Struct, frozen=True):
     (``engines.options.tell_apart``); ``file``: the model with the workaround in it, "" where there
     is none. ``outputs``: all that shall be outputs of the model as it was given, so that layers are
     not joined across them. ``plain``: the file has the types of the model as it was given, whatever
-    the engine makes of them."""
+    the engine makes of them. ``quantized``: how the model was quantized, whose layers ``keep`` are
+    left in float: arguments of ``onnxruntime.quantization.quantize_static``."""
 
     keep: tuple[str, ...] = ()
     nameless: int = 0
@@ -108,6 +109,7 @@ class Cure(msgspec.Struct, frozen=True):
     file: str = ""
     outputs: tuple[str, ...] = ()
     plain: bool = False
+    quantized: str = ""
 
 
 class Recipe(msgspec.Struct, frozen=True):

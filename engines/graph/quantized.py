@@ -50,6 +50,12 @@ HANDING_ON = frozenset(
 )  # fmt: skip
 
 
+_TYPES = {
+    "int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16", "int4": "QInt4",
+    "uint4": "QUInt4", "float8_e4m3fn": "QFLOAT8E4M3FN",
+}  # fmt: skip
+
+
 class Layer(msgspec.Struct, frozen=True):
     """A node that asks for pairs. ``dequantizers``: the DequantizeLinear nodes that it reads,
     ascending; ``around``: these, the quantizers behind them, up to the float tensors, and the node
@@ -223,6 +229,25 @@ def name_scales(index: GraphIndex, layer: Layer) -> str:
 def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
     """The layers that can be left in float."""
     return tuple(layer for layer in find_layers(index) if can_stay_float(index, layer))
+
+
+def say_settings(index: GraphIndex) -> str:
+    """How a model was quantized, as arguments of ``quantize_static`` with ``QuantType``; "" for one
+    whose activations are not."""
+    pairs = [node for node in index.nodes if is_dequantize(node)]
+    codes: dict[bool, list[str]] = {True: [], False: []}
+    for node in pairs:
+        dtype = index.tensors[node.inputs[0]].dtype
+        if dtype in _TYPES:
+            codes[reads_weights(index, node.id)].append(_TYPES[dtype])
+    if not codes[False] or not codes[True]:
+        return ""
+    weights, activations = (Counter(codes[of]).most_common(1)[0][0] for of in (True, False))
+    channels = any("per-channel" in name_scales(index, layer) for layer in find_layers(index))
+    return (
+        f"activation_type=QuantType.{activations}, weight_type=QuantType.{weights}, "
+        f"per_channel={channels}"
+    )
 
 
 def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from narrowdown.engines.graph.quantized import DEQUANTIZE, DOMAINS, LOOK_WRONG, 
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.store.memory import SMALL
 
+_LAST = 2**31 - 1  # code of a bias
+_ROUNDED = 2**7  # half a step of float32 there: what a quantizer computed in it may end before
 _NO_CODES = frozenset(
     {
         TensorProto.INT32,
@@ -62,8 +64,15 @@ def _find_fault(node: NodeProto, made_by: NodeProto | None, held: dict[str, Tens
     scale, zero = held.get(node.input[1]), _zero_point(node, held)
     values = _read(scale)
     steps = np.ones(1) if values is None else values
-    codes = held.get(node.input[0]) or _zero_point(made_by, held)
+    stored = held.get(node.input[0])
+    codes = stored or _zero_point(made_by, held)
+    cut = _count_cut_off(stored)
     cases = [
+        (
+            cut,
+            f"has {cut:,} of {0 if stored is None else _size(stored):,} codes cut off at the end of int32, {_LAST:,}: "
+            "the scale is too small for this bias",
+        ),
         (not np.isfinite(steps).all(), "has a scale that is infinite or NaN"),
         ((steps == 0).any(), "has a scale of 0"),
         ((steps < 0).any(), "has a negative scale"),
@@ -96,10 +105,22 @@ def _find_unlike(node: NodeProto, made_by: NodeProto, held: dict[str, TensorProt
     if _differ(_read(held.get(node.input[1])), _read(held.get(made_by.input[1]))):
         return f"reads with another scale {by}"
     zero, codes = _zero_point(node, held), _zero_point(made_by, held)
+    one = _read(zero if codes is None else codes)
+    if (zero is None) != (codes is None) and one is not None and one.any():
+        lacks = "has no zero point" if len(node.input) < 3 else "has a zero point"
+        return f"{lacks}, other {by}: {one.flat[0]:g} in the one, 0 in the other"
     alike = zero is not None and codes is not None and zero.data_type == codes.data_type
     if alike and _differ(_read(zero), _read(codes)):
         return f"reads with another zero point {by}"
     return ""
+
+
+def _count_cut_off(stored: TensorProto | None) -> int:
+    """How many codes of a bias lie at the ends of their type, or where float32 rounds these to."""
+    if stored is None or stored.data_type != TensorProto.INT32:
+        return 0
+    codes = _read(stored)
+    return 0 if codes is None else int((np.abs(codes) >= _LAST - _ROUNDED).sum())
 
 
 def _zero_point(node: NodeProto | None, held: dict[str, TensorProto]) -> TensorProto | None:

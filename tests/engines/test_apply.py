@@ -375,3 +375,37 @@ def test_a_file_with_the_types_of_the_users_model_is_converted_first_where_the_e
     assert next(iter(recipes(engine, opened, version))) == tool
     for typed in (Cure(file="w.onnx", keep=("a",)), Cure(file="w.onnx")):
         assert not any("once" in told for told in recipes(engine, typed, version))
+
+
+def test_a_quantizer_leaves_out_what_is_pasted(tmp_path: Path) -> None:
+    """ONNX Runtime's own, as it is pasted; the words of ModelOpt match the names alone, and NNCF is
+    asked where it is here."""
+    names = tuple(
+        n.name for n in onnx.load(MODELS / "shapes_cnn.onnx").graph.node if n.op_type == "Conv"
+    )[3:5]
+    shutil.copy(MODELS / "shapes_cnn.onnx", tmp_path / "float.onnx")
+    shutil.copy(MODELS / "shapes_cnn_in.npz", tmp_path / "calibration.npz")
+    settings = "activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, per_channel=False"
+    told = recipes("onnxruntime", Cure(names, quantized=settings))
+    found = pasted(told["onnxruntime.quantization"].text, tmp_path)
+    assert tuple(found["exclude"]) == names
+    assert list_quantized_convolutions(tmp_path / "model.onnx").isdisjoint(names)
+    assert len(list_quantized_convolutions(tmp_path / "model.onnx")) == 14
+    words = shlex.split(told["NVIDIA ModelOpt, for TensorRT"].text)
+    patterns = words[words.index("--nodes_to_exclude") + 1 :]
+    assert [[n for n in (*names, "other") if re.match(p, n)] for p in patterns] == [
+        [n] for n in names
+    ]
+    if importable("nncf"):
+        pasted(told["NNCF, for OpenVINO"].text, tmp_path)
+        assert list_quantized_convolutions(tmp_path / "model.onnx").isdisjoint(names)
+    assert "onnxruntime.quantization" not in recipes(
+        "onnxruntime", Cure(names, 1, quantized=settings)
+    )
+
+
+def list_quantized_convolutions(path: Path) -> set[str]:
+    """The convolutions whose weight is codes."""
+    nodes = onnx.load(path).graph.node
+    pairs = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
+    return {n.name for n in nodes if n.op_type == "Conv" and n.input[1] in pairs}

@@ -16,6 +16,7 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph.quantized import find_leavable_layers, say_settings
 from narrowdown.engines.known.lookalike import list_lookalikes
 from narrowdown.engines.known.table import TableProblem, recall
 from narrowdown.engines.probe import HUGE, Measure
@@ -372,7 +373,10 @@ def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_gi
         w.kind == "control-flow"
     )  # the user's own model, opened; a rewritten one is as the engine took it
     names = w.holders or w.in_model or w.keep_names
-    return Cure(names, nameless, failing, FILE if written else "", outputs, plain)
+    kept = set(ranges.decode(w.keep)) if index and w.kind == "precision" else set()
+    layers = {layer.node for layer in find_leavable_layers(index)} if index and kept else set()
+    quantized = say_settings(index) if index and kept and kept <= layers else ""
+    return Cure(names, nameless, failing, FILE if written else "", outputs, plain, quantized)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

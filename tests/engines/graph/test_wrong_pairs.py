@@ -33,8 +33,14 @@ def pair(**changed: object) -> onnx.ModelProto:
         helper.make_node("DequantizeLinear", ["w", "w_scale", "w_zero"], ["v"], "dw", axis=0),
         helper.make_node("Add", ["d", "v"], ["y"], "add"),
     ]
+    for node in nodes:
+        node.input[:] = [name for name in node.input if values.get(name, 0) is not None]
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in "xy")
-    held = [numpy_helper.from_array(np.asarray(value), name) for name, value in values.items()]
+    held = [
+        numpy_helper.from_array(np.asarray(value), name)
+        for name, value in values.items()
+        if value is not None
+    ]
     graph = helper.make_graph(nodes, "g", [x], [y], held)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
 
@@ -52,13 +58,18 @@ def pair(**changed: object) -> onnx.ModelProto:
         ({"dq_zero": np.int8(7)}, [f"'dq' {DQ} has a zero point of int8 for codes of uint8"]),
         ({"dq_zero": np.uint8(8)}, [f"'dq' {DQ} reads with another zero point than 'q' has written with"]),
         ({"dq_scale": np.float32(0.03)}, [f"'dq' {DQ} reads with another scale than 'q' has written with"]),
+        ({"dq_zero": None}, [f"'dq' {DQ} has no zero point, other than 'q' has written with"]),
+        ({"q_zero": None, "dq_zero": ZERO}, [f"'dq' {DQ} has a zero point, other than 'q' has written with"]),
+        ({"w": np.full((2, 4), 2**31 - 1, np.int32), "w_zero": np.zeros(2, np.int32)}, [
+            f"'dw' {DQ} has 8 of 8 codes cut off at the end of int32, 2,147,483,647",
+        ]),
         ({"q_zero": np.int32(7), "dq_zero": np.int32(7)}, ["'q' (QuantizeLinear) has a zero point of int32, and"]),
     ],
 )  # fmt: skip
 def test_each_fault_is_named(changed: dict[str, object], said: list[str]) -> None:
     told = say_wrong_pairs(pair(**changed))
     assert told.startswith(LOOK_WRONG + "; ".join(said)), told
-    assert told.count(" (") == len(said), "and no other node"
+    assert told.count("Linear) ") == len(said), "and no other node"
     assert ". Repair that first" in told
 
 

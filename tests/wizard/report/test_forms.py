@@ -682,9 +682,9 @@ def test_each_of_three_hundred_names_stands_on_the_page() -> None:
 def test_quantized_layers_are_a_table_of_decibels() -> None:
     text = to_markdown(report("Conv"))
     assert (
-        "| `Conv` | `Conv` | 1.9 dB | 0.0 dB | 4.4 dB |  | 41 % | int8 | per-tensor | yes |" in text
+        "| `Conv` | `Conv` | 41 % | 1.9 dB | 0.0 dB | 4.4 dB |  | int8 | per-tensor | yes |" in text
     )
-    assert "| `Sigmoid` | `Sigmoid` | 39.2 dB |  |  | exact | ? | uint8 |  |  |" in text
+    assert "| `Sigmoid` | `Sigmoid` | ? | 39.2 dB |  |  | exact | uint8 |  |  |" in text
     page = text_of(to_html(report("Conv")))
     assert page.index("Layers by effect") < page.index("1.9 dB") < page.index("39.2 dB")
     assert [row["sqnr_db"] for row in json.loads(to_json(report()))["layers"]] == [1.93, 39.2]
