@@ -143,6 +143,18 @@ class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
     base: str = ""
 
 
+class Requantize(Probe, frozen=True, tag="requantize", kw_only=True):
+    """Quantize the float original, which ``reference`` names, anew, as this model is and with what
+    ``trial`` changes (``engines.workers.requantizing``), calibrated on ``samples``. -> facts:
+    ``model`` digest."""
+
+    model: str
+    inputs: str
+    samples: tuple[str, ...]
+    reference: str
+    trial: str
+
+
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     """Make the session's inputs from what the user gave and random data by role. -> facts:
     ``inputs`` digest, ``samples`` (list of SampleInfo), ``batched`` (those whose scores are split
@@ -349,6 +361,7 @@ AnyProbe: TypeAlias = (
     | Describe
     | Sanitize
     | Unroll
+    | Requantize
     | LoadInputs
     | Recall
     | Construct

@@ -24,6 +24,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
     Recall,
+    Requantize,
     Sanitize,
     State,
     Unroll,
@@ -128,6 +129,7 @@ def asked(
     | Import
     | Sanitize
     | Unroll
+    | Requantize
     | LoadInputs
     | Recall
     | Construct

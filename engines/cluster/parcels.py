@@ -21,6 +21,7 @@ from narrowdown.engines.probe import (
     LoadInputs,
     Measure,
     Recall,
+    Requantize,
     Sanitize,
     Unroll,
 )
@@ -100,9 +101,9 @@ def parcel_place(root: Path, name: str) -> Path:
 def at_home(probe: AnyProbe) -> bool:
     """Whether the probe is answered where the session lives: it reads the user's own files, makes a
     model of the session's, or no engine has a part in it."""
-    return isinstance(probe, Import | Sanitize | Unroll | LoadInputs | Recall | Construct) or (
-        isinstance(probe, Describe) and not probe.sample
-    )
+    return isinstance(
+        probe, Import | Sanitize | Unroll | Requantize | LoadInputs | Recall | Construct
+    ) or (isinstance(probe, Describe) and not probe.sample)
 
 
 def pin_files(probe: AnyProbe) -> dict[str, str]:

@@ -7,23 +7,17 @@ same: in float nothing changes but the last digits, while a scale that is one fo
 leaves the small channels no steps. Deterministic: the same files in, the same models out.
 """
 
-import contextlib
-import io
 import json
-import logging
 import sys
-import tempfile
-from collections.abc import Mapping
 from copy import deepcopy
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import onnx
 from onnx import ModelProto, numpy_helper
 
 from narrowdown.engines.array import Array
+from narrowdown.engines.backends.onnxruntime.quantizer import quantize
 
 # One stream of shapes_cnn between two activations: it is written by the first two and read by the
 # last two; all of it is linear.
@@ -59,39 +53,6 @@ def scale_apart(model: ModelProto) -> ModelProto:
     for name in READERS:
         change(nodes[name].input[1], 1 / factor.reshape(1, -1, 1, 1))
     return result
-
-
-def quantize(
-    model: ModelProto,
-    feeds: Mapping[str, Array],
-    *,
-    per_channel: bool = False,
-    operators: bool = False,
-    **more: Any,
-) -> ModelProto:
-    """ONNX Runtime's own static quantization: INT8 weights with one scale for each tensor
-    (``per_channel``: for each output channel), activations in UINT8 with ranges seen on ``feeds``.
-    ``operators``: QLinearConv and its like in place of Q/DQ pairs. ``more`` goes to
-    ``onnxruntime.quantization.quantize_static``."""
-    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
-
-    said, left = io.StringIO(), iter([feeds])
-    calibration = SimpleNamespace(get_next=lambda: next(left, None))
-    logging.getLogger().setLevel(
-        logging.ERROR
-    )  # it asks for a preprocessing that this model does not need
-    with (
-        tempfile.TemporaryDirectory(prefix="narrowdown-") as folder,
-        contextlib.redirect_stdout(said),
-    ):
-        source, target = Path(folder) / "float.onnx", Path(folder) / "quantized.onnx"
-        onnx.save(model, str(source))
-        chosen = {"activation_type": QuantType.QUInt8, "weight_type": QuantType.QInt8, **more}
-        quantize_static(
-            str(source), str(target), calibration, per_channel=per_channel,
-            quant_format=QuantFormat.QOperator if operators else QuantFormat.QDQ, **chosen,
-        )  # fmt: skip
-        return onnx.load(str(target))
 
 
 def main(words: list[str]) -> int:

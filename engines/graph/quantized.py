@@ -232,8 +232,14 @@ def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
 
 
 def say_settings(index: GraphIndex) -> str:
-    """How a model was quantized, as arguments of ``quantize_static`` with ``QuantType``; "" for one
-    whose activations are not."""
+    """How a model was quantized, as arguments of ``quantize_static``; "" as ``find_settings``."""
+    found = find_settings(index).items()
+    return ", ".join(f"{k}={v if isinstance(v, bool) else f'QuantType.{v}'}" for k, v in found)
+
+
+def find_settings(index: GraphIndex) -> dict[str, str | bool]:
+    """How a model was quantized: arguments of ``quantize_static``, types by their names in
+    ``QuantType``; none where its weights or its activations are not."""
     pairs = [node for node in index.nodes if is_dequantize(node)]
     codes: dict[bool, list[str]] = {True: [], False: []}
     for node in pairs:
@@ -241,13 +247,10 @@ def say_settings(index: GraphIndex) -> str:
         if dtype in _TYPES:
             codes[reads_weights(index, node.id)].append(_TYPES[dtype])
     if not codes[False] or not codes[True]:
-        return ""
+        return {}
     weights, activations = (Counter(codes[of]).most_common(1)[0][0] for of in (True, False))
     channels = any("per-channel" in name_scales(index, layer) for layer in find_layers(index))
-    return (
-        f"activation_type=QuantType.{activations}, weight_type=QuantType.{weights}, "
-        f"per_channel={channels}"
-    )
+    return {"activation_type": activations, "weight_type": weights, "per_channel": channels}
 
 
 def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:

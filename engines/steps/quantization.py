@@ -12,13 +12,13 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Described, StepContext, StepRefused, Sub, asked
+from narrowdown.engines.asking import Count, Described, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.failure import choose_feed, list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import worst
+from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
 from narrowdown.engines.compare.statistics import say_most_wrong
 from narrowdown.engines.compare.tolerance import criterion
@@ -33,11 +33,11 @@ from narrowdown.engines.graph.quantized import (
     is_stored_weight,
     nodes_on_codes,
 )
-from narrowdown.engines.probe import Describe, is_given
+from narrowdown.engines.probe import Describe, Measurement, Requantize, is_given
 from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher
 from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, rank_layers
 from narrowdown.engines.search.settle import Saved
-from narrowdown.engines.search.unseen import say_tried
+from narrowdown.engines.search.unseen import find_worst, say_tried
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps.base import (
@@ -49,6 +49,7 @@ from narrowdown.engines.steps.base import (
     Told,
     comparison,
 )
+from narrowdown.engines.steps.compare import LITERAL
 from narrowdown.engines.steps.precision import PrecisionOutcome
 from narrowdown.engines.steps.prepare import load_findings, prepare_findings
 
@@ -66,7 +67,31 @@ class QuantizationOutcome(PrecisionOutcome, frozen=True, kw_only=True):
     reference: str = ""  # the engine spec of the float model
 
 
+# What is tried beside leaving layers out, and its words for ``quantize_static``.
+_TRIALS = {
+    "as it is": "",
+    "reduce_range": "reduce_range=True",
+    "symmetric": 'activation_type=QuantType.QInt8, extra_options={"ActivationSymmetric": True}',
+    "per_channel": "per_channel=True",
+    "entropy": "calibrate_method=CalibrationMethod.Entropy",
+    "percentile": "calibrate_method=CalibrationMethod.Percentile",
+}
+_LITERALLY = "computed literally"
+
+
+class CandidateRow(msgspec.Struct, frozen=True):
+    """A row of the table ``candidates``: what may help, in the order in which it is tried."""
+
+    what: str
+    error: float | None = None  # of the worst sample
+    literal: float | None = None  # the same codes computed literally
+    passes: bool = False
+    arguments: str = ""  # of `quantize_static`
+    why: str = ""  # it could not be measured
+
+
 class QuantizationParams(PrecisionParams, frozen=True):
+    trials: Count = len(_TRIALS)  # settings that the float model is quantized anew with
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
 
 
@@ -96,6 +121,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     ask = make_inquiry(
         ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample)
     )
+    tried: list[CandidateRow] = yield from _try_candidates(ask, params.trials)
     rows: tuple[LayerRow, ...] = yield from rank_layers(
         make_oracle(ask), layers, params.most_effects
     )
@@ -114,7 +140,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         builds=kept.builds,
         weights="original" if parse(ctx.reference).get("model") else "dequantized",
         reference=ctx.reference,
-        message=_message(ask, kept, first, opaque, len(layers)),
+        message=f"{_say_candidates(ask, tried)}{_message(ask, kept, first, opaque, len(layers))}",
     ).filled(kept.tried)
     keep = ranges.decode(kept.tried.keep)
     notes = findings.notes + _make_notes(ctx, index, opaque)
@@ -127,6 +153,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         ),
         tables={
             "layers": [msgspec.structs.replace(r, left_in_float=r.node in keep) for r in rows],
+            "candidates": tried,
             "keep": [{"node": n} for n in ask.index.names(keep)],
             "bundle": [Saved("workaround", kept.files)] if kept.files else [],
         },
@@ -164,6 +191,58 @@ def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
         return findings.sample
     m = yield from asked(probe_whole(ctx, findings))
     return choose_feed(findings, worst(m.results, findings.rule)[0] or list_feeds(findings)[0])
+
+
+def _try_candidates(ask: Inquiry, most: int) -> Sub[list[CandidateRow]]:
+    """What may help beside leaving layers out: the engine's own part first, then other settings of
+    the quantizer, where the float model and samples to calibrate on are there."""
+    findings, feeds = ask.findings, list_feeds(ask.findings)
+    if findings.signature is None:
+        return []
+    literal = yield from asked(ask.whole(feeds, engine=LITERAL))
+    rows = [_weigh(_LITERALLY, literal, ask)]
+    given = tuple(s.id for s in findings.samples if is_given(s.id))
+    anew = given and parse(ask.ctx.reference).get("model")
+    for trial in tuple(_TRIALS)[: most if anew else 0]:
+        yield Note(f"quantized anew: {trial}")
+        m = off = yield from asked(
+            Requantize(
+                model=findings.model, inputs=findings.inputs, samples=given,
+                reference=ask.ctx.reference, trial=trial,
+            )
+        )  # fmt: skip
+        if made := m.facts.get("model", ""):
+            m = yield from asked(ask.whole(feeds, model=made))
+            off = yield from asked(ask.whole(feeds, model=made, engine=LITERAL))
+        row = _weigh(trial, m, ask)
+        rows.append(msgspec.structs.replace(row, literal=_weigh(trial, off, ask).error))
+    return rows
+
+
+def _weigh(what: str, m: Measurement, ask: Inquiry) -> CandidateRow:
+    ran = m.status == "ok"
+    return CandidateRow(
+        what,
+        find_worst(m, ask.criterion) if ran else None,
+        passes=ran and judge_whole(m, ask.criterion).passed,
+        arguments=_TRIALS.get(what, ""),
+        why="" if ran else m.message,
+    )
+
+
+def _say_candidates(ask: Inquiry, rows: Sequence[CandidateRow]) -> str:
+    """The first that helps, in a sentence with a space behind."""
+    passing = next((row for row in rows if row.passes), None)
+    if passing is None:
+        return ""
+    error = say_amount(passing.error or 0.0, ask.criterion.metric)
+    if passing.what == _LITERALLY:
+        return (
+            f"Computed literally it passes ({error}): the rest is the engine's own part. Without VNNI an x86 processor "
+            "saturates sums of U8S8 products; reduce_range=True is for that. "
+        )
+    with_ = f" with {passing.arguments}" if passing.arguments else ", calibrated on your samples,"
+    return f"Quantized anew{with_} it passes ({error}). "
 
 
 def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
@@ -239,7 +318,14 @@ def _json(told: Told) -> dict[str, object]:
         "layers_n": told.outcome.get("layers", 0),
         "samples_n": told.outcome.get("samples", 0),
     }
-    return {**rest, **counts, "leave_in_float": names, "layers": told.tables.get("layers", [])}
+    tried = told.tables.get("candidates", [])
+    return {
+        **rest,
+        **counts,
+        "leave_in_float": names,
+        "candidates": tried,
+        "layers": told.tables.get("layers", []),
+    }
 
 
 SPEC = StepSpec(

@@ -44,6 +44,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
     Recall,
+    Requantize,
     Sanitize,
     State,
     Status,
@@ -56,6 +57,7 @@ from narrowdown.engines.workers import (
     captures,
     measure,
     part,
+    requantizing,
     stating,
     unrolling,
 )
@@ -141,6 +143,8 @@ def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement
             return _sanitize_model(probe, store)
         case Unroll():
             return unrolling.unroll_model(probe, store, progress)
+        case Requantize():
+            return requantizing.requantize(probe, store)
         case LoadInputs():
             model = load.load(store, probe.model)
             run = (

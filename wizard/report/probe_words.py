@@ -23,6 +23,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
     Recall,
+    Requantize,
     Sanitize,
     Score,
     State,
@@ -71,6 +72,7 @@ ENDED = (
 _DOES: Mapping[type, str] = {
     Import: "reading the model",
     Sanitize: "folding constants and cleaning up",
+    Requantize: "quantizing the float model anew",
     Unroll: "opening If, Loop and Scan",
     Recall: "reading the table of known bugs",
     Construct: "making a small model as it is declared",

@@ -653,3 +653,24 @@ def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(
         session.step(name)
     confirmed = session.step("confirm").finish.outcome
     assert (confirmed.names, confirmed.cause) == ("worth", "underflow"), confirmed.evidence
+
+
+def test_what_else_may_help_is_tried_with_its_number(opened: Any) -> None:
+    """The engine's own part first, then the float model quantized anew; one scale a channel of the
+    weights, or seven bits, mend no stream of channels scaled apart."""
+    walk = opened.step("quantization", trials=4)
+    rows = walk.finish.tables["candidates"]
+    assert [r["what"] for r in rows] == [
+        "computed literally",
+        "as it is",
+        "reduce_range",
+        "symmetric",
+        "per_channel",
+    ]
+    assert not any(r["passes"] or r["why"] for r in rows)
+    made = {r["what"]: r["literal"] for r in rows[1:]}
+    assert made["as it is"] == pytest.approx(rows[0]["error"], rel=1e-3), (
+        "the same data, the same settings"
+    )
+    assert min(made.values()) > 0.1
+    assert rows[2]["arguments"] == "reduce_range=True"

@@ -1,0 +1,45 @@
+"""Quantize a model's float original anew, with other settings."""
+
+from typing import Any
+
+from narrowdown.engines.backends.onnxruntime.quantizer import quantize
+from narrowdown.engines.data import originals
+from narrowdown.engines.data.samples import load_feed
+from narrowdown.engines.graph import load
+from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph.quantized import ASKING, find_layers, find_settings
+from narrowdown.engines.graph.standing_alone import standing_alone
+from narrowdown.engines.probe import Measurement, Requantize
+from narrowdown.engines.store.content import Store
+
+# By the name that a probe says: what is other than in the model as it is.
+TRIALS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "reduce_range": {"reduce_range": True},
+    "symmetric": {"activation_type": "QInt8", "extra_options": {"ActivationSymmetric": True}},
+    "per_channel": {"per_channel": True},
+    "entropy": {"calibrate_method": "Entropy"},
+    "percentile": {"calibrate_method": "Percentile"},
+}
+
+
+def requantize(probe: Requantize, store: Store) -> Measurement:
+    """Answer the probe. Raises ``ModelProblem``, ``InputProblem``, ``Damaged``."""
+    model = load.load(store, probe.model)
+    original = originals.load_original(store, model, probe.reference)
+    settings = find_settings(model.index)
+    if original is None or not settings:
+        raise ModelProblem(
+            "it takes the float original, and a model with weights and activations as codes."
+        )
+    layers = {model.index.nodes[layer.node].name for layer in find_layers(model.index)}
+    left = [
+        n.name for n in original.proto.graph.node if n.op_type in ASKING and n.name not in layers
+    ]
+    feeds = [load_feed(store, probe.inputs, sample) for sample in probe.samples]
+    whole = standing_alone(original.proto, original.weights_dir)
+    try:
+        made = quantize(whole, feeds, nodes_to_exclude=left, **{**settings, **TRIALS[probe.trial]})
+    except (ValueError, RuntimeError, KeyError, TypeError, IndexError) as error:
+        raise ModelProblem(f"onnxruntime.quantization did not do it: {error}") from error
+    return Measurement(facts={"model": load.save(store, made)})
