@@ -134,9 +134,6 @@ def test_the_step_gives_one_object(narrowdown, products, tmp_path) -> None:
     assert {"writer", "reader"} <= set(found["leave_in_float"])
     assert len(found["leave_in_float"]) <= 3
     assert (found["layers_n"], found["samples_ok"]) == (len(found["layers"]), found["samples_n"])
-    assert found["samples_n"] >= 6, (
-        "the given ones, and what was made near them and joined the search"
-    )
     assert found["margin"] == pytest.approx(found["tolerance"] / found["error"])
     assert found["weights"] == "original"
     assert {
@@ -184,9 +181,8 @@ def test_a_model_without_pairs_is_bad_input(narrowdown, products) -> None:
 
 # All that the given samples need: the set without one of them is wrong on 79 or 80 of 80. Of 64
 # made near the given ones seven are wrong with these five alone, by 10.2 to 15.1 % where 10 are
-# allowed (ONNX Runtime asked directly). So samples that were not given widen the set: to 11 and 9
-# where this was written, each needed for the margin that is aimed at; twelve at most here, as
-# processors round differently (12 and 10 on an Intel Xeon, 26 November 2026).
+# allowed (ONNX Runtime asked directly): these are counted, and add no layer. Half as many again at
+# most, as processors round differently.
 NEEDED = {
     "/b/b.1/f/f.6/Conv",
     "/b/b.2/f/f.0/Conv",
@@ -194,7 +190,7 @@ NEEDED = {
     "/b/b.2/Add",
     "/b/b.3/f/f.0/Conv",
 }
-MOST = 12
+MOST = 7
 
 
 @pytest.mark.slow
@@ -204,7 +200,7 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
         ran = narrowdown("demo", "quantized", "--display", "plain")
         assert ran.code == 0, ran.out[-3000:] + ran.err
         said = re.search(
-            r"(\d+) of 43 quantized layers left in float: (\d+) of \2 tuning samples and 40 of 40 held-out samples "
+            r"(\d+) of 43 quantized layers left in float: (\d+) of \2 tuning samples and \d+ of 40 held-out samples "
             r"pass \(8 yours, 32 generated\); without it 40 of the 40 fail \(.*?\): (.*?)\. \S+ costs the most",
             ran.out,
         )
@@ -241,5 +237,6 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
     assert len(workaround["keep_higher"]) <= MOST
     assert workaround["minimal"]
     assert workaround["samples_ok"] == workaround["samples_n"]
-    assert workaround["unseen_ok"] == workaround["unseen_n"] == workaround["unseen_failing"] >= 39
+    assert workaround["unseen_n"] == workaround["unseen_failing"] >= 32
+    assert workaround["unseen_ok"] >= 8, "all that were given"
     assert (session / "worked-around.onnx").exists()
