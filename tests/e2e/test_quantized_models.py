@@ -202,7 +202,7 @@ def test_the_demo_network_walks_both_flows(narrowdown, tmp_path, flow: str) -> N
         said = re.search(
             r"(\d+) of 43 quantized layers left in float: (\d+) of \2 tuning samples and \d+ of 40 held-out samples "
             r"pass \(8 yours, 32 generated\); without it 40 of the 40 fail \(.*?\): (.*?)\. \S+ costs the most",
-            ran.out,
+            " ".join(ran.out.split()),
         )
         assert said, ran.out[-3000:]
         kept = said[3].split(", ")
