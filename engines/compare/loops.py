@@ -41,8 +41,9 @@ def draw_curve(
         # Each of the two values may be off by what is allowed.
         near = 2 * for_parts(rule).tolerance * scores.absmax if scores else 0.0
         tie = answer is not None and answer.top1 > 0 and answer.margin <= near
-        over = exceed((result,), rule)
-        rows.append(CurveRow(info.id, step, output, error, over, alone, answer, tie))
+        rows.append(
+            CurveRow(info.id, step, output, error, exceed((result,), rule), alone, answer, tie)
+        )
     return rows
 
 

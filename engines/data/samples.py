@@ -59,15 +59,14 @@ class _Kept(msgspec.Struct, frozen=True):
 
 class _Feed(msgspec.Struct, frozen=True, omit_defaults=True):
     """``rows`` counts the rows that scores can be split into, also where one of them cannot be fed
-    alone. ``steps``: of a sequence, the shapes of each input in turn, a single one where it is the
-    same in all; its arrays hold the values of all steps, one behind the other, and ``outputs`` what
-    the reference gave."""
+    alone. ``steps``: of a sequence, the shapes of each array in turn, a single one where it is the
+    same in all. Its arrays hold the values of all steps, one behind the other: those of the inputs,
+    of which ``info`` has shapes, and what the reference gave."""
 
     info: SampleInfo
     rows: int
     arrays: dict[str, _Kept]
     steps: dict[str, tuple[tuple[int, ...], ...]] = {}
-    outputs: dict[str, _Kept] = {}
 
 
 class _Index(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -95,45 +94,50 @@ def load_inputs(
 
 def load_feed(store: Store, inputs: str, sample: str) -> dict[str, Array]:
     """The arrays of a sample by input name, read-only, memory-mapped where large. ``real:0/5`` is
-    row 5 alone.
+    row 5 alone; a sequence is its last step.
 
     Raises ``InputProblem`` for a sample that the inputs do not hold, ``Damaged``.
     """
+    return pick_step(load_steps(store, inputs, sample), sample)
+
+
+def load_steps(
+    store: Store, inputs: str, sample: str, reference: str = ""
+) -> list[dict[str, Array]]:
+    """Of each step of the sequence that a sample is or is a part of: what the reference is fed and,
+    where it is this one, what it gave, by name; of any other sample the one feed. Raises
+    ``InputProblem``, ``Damaged``."""
     name, _, row = sample.partition("/")
     folder = store.inputs / inputs
     found = _find_feed(folder, name)
-    if found.steps:
-        steps = _read_steps(folder, found, found.arrays)
-        number = row.removeprefix(STEP) or str(len(steps) - 1)
-        if not number.isdigit() or int(number) >= len(steps):
-            raise InputProblem(f"'{name}' has no step '{row}' (it has {len(steps)}).")
-        return steps[int(number)]
+    if found.steps and (not row or row.startswith(STEP)):
+        same = reference == _read_index(folder).reference
+        return _read_steps(folder, found, found.arrays if same else found.info.shapes)
     arrays = {key: _read_array(folder, kept) for key, kept in found.arrays.items()}
     if not row:
-        return arrays
+        return [arrays]
     if not row.isdigit() or int(row) >= found.info.rows:
         raise InputProblem(
             f"The feed '{name}' has no row {row} that can be fed alone (it has {found.info.rows})."
         )
-    return {key: value[int(row) : int(row) + 1] for key, value in arrays.items()}
+    return [{key: value[int(row) : int(row) + 1] for key, value in arrays.items()}]
 
 
-def load_sequence(store: Store, inputs: str, sample: str, reference: str) -> list[dict[str, Array]]:
-    """What each step of a sequence is fed by the reference, and what it gave where it is this one,
-    by name. Raises ``InputProblem``, ``Damaged``."""
-    folder = store.inputs / inputs
-    found = _find_feed(folder, sample)
-    same = reference == _read_index(folder).reference
-    return _read_steps(folder, found, found.arrays | (found.outputs if same else {}))
+def pick_step(steps: Sequence[dict[str, Array]], sample: str) -> dict[str, Array]:
+    """The one that a sample names, of what ``load_steps`` gives for it. Raises ``InputProblem``."""
+    name, _, number = sample.partition(f"/{STEP}")
+    if number and (not number.isdigit() or int(number) >= len(steps)):
+        raise InputProblem(f"'{name}' has no step '{number}' (it has {len(steps)}).")
+    return steps[int(number or -1)]
 
 
-def _read_steps(folder: Path, found: _Feed, arrays: Mapping[str, _Kept]) -> list[dict[str, Array]]:
+def _read_steps(folder: Path, found: _Feed, names: Iterable[str]) -> list[dict[str, Array]]:
     """The values of these arrays at each step of a sequence."""
     values = {}
-    for name, kept in arrays.items():
+    for name in names:
         shapes = found.steps[name]
         ends = np.cumsum([math.prod(shape) for shape in shapes])
-        parts = np.split(_read_array(folder, kept), ends[:-1])
+        parts = np.split(_read_array(folder, found.arrays[name]), ends[:-1])
         values[name] = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
     return [
         {name: each[min(step, len(each) - 1)] for name, each in values.items()}
@@ -187,26 +191,20 @@ def find_span(store: Store, inputs: str, sample: str = "") -> Span | None:
     feeds = (_find_feed(folder, sample.partition("/")[0]),) if sample else _read_index(folder).feeds
     least: dict[str, tuple[int, ...]] = {}
     most: dict[str, tuple[int, ...]] = {}
-    every = [(feed.info, shapes) for feed in feeds for shapes in _list_shapes(feed)]
-    for info, shapes in every:
-        ranks = {name: len(shape) for name, shape in shapes.items()}
-        if not ranks or (most and ranks != {name: len(shape) for name, shape in most.items()}):
+    for feed in feeds:
+        # Of a sequence those of all steps.
+        shapes = [
+            (n, s) for n, shape in feed.info.shapes.items() for s in feed.steps.get(n, (shape,))
+        ]
+        ranks = {(name, len(shape)) for name, shape in shapes}
+        known = {(name, len(shape)) for name, shape in most.items()} or ranks
+        if ranks != known or len(ranks) != len(feed.info.shapes) or not ranks:
             return None
-        for name, shape in shapes.items():
-            small = (1, *shape[1:]) if info.rows else shape
+        for name, shape in shapes:
+            small = (1, *shape[1:]) if feed.info.rows else shape
             least[name] = tuple(map(min, least.get(name, small), small))
             most[name] = tuple(map(max, most.get(name, shape), shape))
     return Span(least, most) if least != most else None
-
-
-def _list_shapes(feed: _Feed) -> list[dict[str, tuple[int, ...]]]:
-    """The shapes of a feed; of a sequence those of each step."""
-    if not feed.steps:
-        return [feed.info.shapes]
-    return [
-        {n: feed.steps[n][min(step, len(feed.steps[n]) - 1)] for n in feed.arrays}
-        for step in range(feed.info.steps)
-    ]
 
 
 class _Loading:
@@ -226,6 +224,7 @@ class _Loading:
         self.dims = {name: wanted.dims for name, wanted in self.wanted.items()}
         names = [self.index.tensors[t].name for t in self.index.outputs]
         self.loop = sequences.resolve(probe, self.wanted, names)
+        self.fit = self._fit_sequence if self.loop.inputs else self._fit_feed
         self.batch = batch_dimension(model) if probe.batch and not self.loop.inputs else "none"
         self.kept: dict[
             str, Array
@@ -261,8 +260,7 @@ class _Loading:
         )
         codes = find_codes(self.model)
         # Of what a loop makes by itself nothing was guessed.
-        followers = self._followers if self.loop.inputs else {}
-        made = tuple(f"'{n}'" for n in (*self.loop.carry, *followers))
+        made = tuple(f"'{n}'" for n in (*self.loop.carry, *self._followers))
         return {
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
@@ -298,9 +296,8 @@ class _Loading:
     def _load_feeds(self, folder: Path) -> list[_Feed]:
         feeds: list[_Feed] = []
         first: dict[str, tuple[int, ...]] = {}
-        fit = self._fit_sequence if self.loop.inputs else self._fit_feed
         for source, arrays in self._read_given():
-            fitted = fit(arrays, source)
+            fitted = self.fit(arrays, source)
             self._note_large_values(fitted)
             feeds.append(self._write_feed(folder, f"{GIVEN}{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
@@ -337,9 +334,8 @@ class _Loading:
             )
 
         known = [_list_digests(kept) for kept in held]
-        fit = self._fit_sequence if self.loop.inputs else self._fit_feed
         for source, arrays in self._read_given() if self.probe.sources else ():
-            keep(source, fit(arrays, source))
+            keep(source, self.fit(arrays, source))
             if _list_digests(feeds[-1]) in known:
                 for array in feeds.pop().arrays.values():
                     (folder / array.file).unlink()
@@ -406,17 +402,19 @@ class _Loading:
         what nothing goes back into."""
         if not feed.steps:
             return {name: _read_array(folder, kept) for name, kept in feed.arrays.items()}
-        first = _read_steps(folder, feed, feed.arrays)[0]
-        for name in feed.arrays:
+        first = _read_steps(folder, feed, feed.info.shapes)[0]
+        for name in first.keys() - self.loop.inputs - self._followers.keys():
             shapes = feed.steps[name]
-            if len(shapes) > 1 and name not in self.loop.inputs and name not in self._followers:
+            if len(shapes) > 1:
                 first[name] = _read_array(folder, feed.arrays[name]).reshape(-1, *shapes[0])
         return first
 
     @functools.cached_property
     def _followers(self) -> dict[str, str]:
-        """Positions and masks, by what they are: they go on where a carried tensor grows."""
-        kinds = {name: self._guess_role(wanted.tensor).kind for name, wanted in self.wanted.items()}
+        """Positions and masks of a loop, by what they are: they go on where a carried tensor
+        grows."""
+        wanted = self.wanted.items() if self.loop.inputs else ()
+        kinds = {name: self._guess_role(w.tensor).kind for name, w in wanted}
         return {n: kind for n, kind in kinds.items() if kind in ("positions", "mask")}
 
     def _fit_sequence(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
@@ -492,48 +490,41 @@ class _Loading:
     ) -> _Feed:
         """A sequence with the state that the reference has at each step."""
         assert self.run is not None
-        run, dims = self.run, self.dims
-        fed, gave = list[dict[str, Array]](), list[dict[str, Array]]()
-        count = sequences.count_steps(raw, dims, self.probe.steps)
-
-        def step(
-            number: int, back: Mapping[str, Array]
-        ) -> tuple[dict[str, Array], dict[str, Array]]:
-            held = {**sequences.take_step(raw, dims, number), **back}
-            kinds = {
-                n: k
-                for n, k in self._followers.items()
-                if not sequences.is_stepped(raw[n], dims[n])
-            }
-            if fed:
-                kept = {n: fed[-1][n] for n in kinds}
-                held |= kept | sequences.follow(self.loop, fed[-1], back, kinds)
-            fed.append(held)
-            gave.append(run(held))
-            return held, gave[-1]
-
-        sequences.walk(self.loop, count, step)
+        dims, count = self.dims, sequences.count_steps(raw, self.dims, self.probe.steps)
+        kinds = {
+            n: k for n, k in self._followers.items() if not sequences.is_stepped(raw[n], dims[n])
+        }
+        steps: list[dict[str, Array]] = []  # what each is fed, and what it gives
+        back: dict[str, Array] = {}
+        taken = 0
+        for number in range(count):
+            fed = {**sequences.take_step(raw, dims, number), **back}
+            if steps:
+                fed |= sequences.follow(self.loop, steps[-1], back, kinds)
+            steps.append({**fed, **self.run(fed)})
+            back = sequences.take_back(self.loop, fed, steps[-1])
+            taken += sum(array.nbytes for array in steps[-1].values())
+            if taken > packed.most_bytes():
+                raise InputProblem(
+                    f"The values of {number + 1} of {count} steps take {taken:,} bytes, more than half of this machine's "
+                    "memory; ask for fewer with --steps."
+                )
         arrays, shapes = {}, {}
-        for each in (fed, gave):
-            for key in each[0]:
-                values = [one[key] for one in each]
-                same = all(v is values[0] or np.array_equal(v, values[0]) for v in values[1:])
-                values = values[:1] if same else values
-                arrays[key] = np.concatenate([v.reshape(-1) for v in values])
-                shapes[key] = tuple(tuple(int(d) for d in v.shape) for v in values)
-        every = _write_arrays(folder, name, arrays)
-        kept = {key: every[key] for key in self.wanted}
-        last = {key: shapes[key][-1] for key in kept}
+        for key in steps[0]:
+            values = [step[key] for step in steps]
+            if all(v is values[0] or np.array_equal(v, values[0]) for v in values):
+                values = values[:1]
+            arrays[key] = np.concatenate([v.reshape(-1) for v in values])
+            shapes[key] = tuple(tuple(int(d) for d in v.shape) for v in values)
         info = SampleInfo(
             name,
             source,
             steps=count,
             carried=self.loop.carry,
             chosen=tuple(self.loop.tokens.values()),
-            shapes=last,
+            shapes={key: shapes[key][-1] for key in self.wanted},
         )
-        outputs = {key: every[key] for key in gave[0] if key not in kept}
-        return _Feed(info, 0, kept, shapes, outputs)
+        return _Feed(info, 0, _write_arrays(folder, name, arrays), shapes)
 
     # -- what the user gave
 

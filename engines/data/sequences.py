@@ -1,8 +1,8 @@
-"""Models whose outputs go back into their inputs: which outputs, what each step is fed, and the walk
-over the steps, on whatever runs one of them. Pure."""
+"""Models whose outputs go back into their inputs: which outputs, and what each step is fed.
+Pure."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -21,7 +21,6 @@ _SIDES = re.compile(
 )
 Arrays: TypeAlias = Mapping[str, Array]
 Dims: TypeAlias = tuple[int | str, ...] | None
-Stepped: TypeAlias = tuple[Arrays, Arrays]  # what a step was fed, what it gave, by name
 Declared: TypeAlias = Mapping[str, tuple[str, Dims]]  # name -> dtype, dimensions
 
 
@@ -45,14 +44,12 @@ def resolve(probe: LoadInputs, inputs: Collection[str], outputs: Collection[str]
     text in both, and ``OUTPUT:INPUT=argmax``. Raises ``InputProblem``."""
     if not all(pattern.endswith(CHOICE) for pattern in probe.carry_token):
         raise InputProblem(f"--carry-token: OUTPUT:INPUT{CHOICE} is the one way to choose a token.")
-    carry = [_match(pattern, inputs, outputs) for pattern in probe.carry]
-    texts = (pattern.removesuffix(CHOICE) for pattern in probe.carry_token)
-    tokens = [_match(pattern, inputs, outputs) for pattern in texts]
-    return Loop(
-        {name: output for pairs in carry for name, output in pairs.items()},
-        {name: output for pairs in tokens for name, output in pairs.items()},
-        probe.own_tokens,
+    texts = [pattern.removesuffix(CHOICE) for pattern in probe.carry_token]
+    carry, tokens = (
+        dict(pair for text in patterns for pair in _match(text, inputs, outputs).items())
+        for patterns in (probe.carry, texts)
     )
+    return Loop(carry, tokens, probe.own_tokens)
 
 
 def _match(pattern: str, inputs: Collection[str], outputs: Collection[str]) -> dict[str, str]:
@@ -121,17 +118,6 @@ def take_back(loop: Loop, fed: Arrays, got: Arrays) -> dict[str, Array]:
     return back
 
 
-def walk(
-    loop: Loop, steps: int, run: Callable[[int, Arrays], Stepped], held: Collection[str] = ()
-) -> None:  # fmt: skip
-    """Run the steps in turn. ``run`` is given a step and what goes back into it, by input, and
-    gives what the step was fed and its outputs. ``held``: inputs into which nothing goes back."""
-    back: dict[str, Array] = {}
-    for step in range(steps):
-        fed, got = run(step, back)
-        back = {n: a for n, a in take_back(loop, fed, got).items() if n not in held}
-
-
 def count_steps(raw: Arrays, dims: Mapping[str, Dims], wanted: int) -> int:
     """How many steps a sequence has: as many as are ``wanted``, else as its shortest input has.
     Raises ``InputProblem`` where that is too short."""
@@ -165,10 +151,11 @@ def first_shape(dims: Sequence[int | str], known: Mapping[str, int]) -> tuple[in
 
 
 def follow(loop: Loop, fed: Arrays, back: Arrays, kinds: Mapping[str, str]) -> dict[str, Array]:
-    """Positions and masks for the next step, where a carried tensor has grown: positions go on by
-    one, a mask has one more column, as its last. ``kinds``: input -> ``positions`` or ``mask``."""
+    """Positions and masks for the next step, as they were; where a carried tensor has grown
+    positions go on by one, and a mask has one more column, as its last. ``kinds``: input ->
+    ``positions`` or ``mask``."""
     if all(back[name].shape == fed[name].shape for name in loop.carry):
-        return {}
+        return {name: fed[name] for name in kinds}
     return {
         name: fed[name][..., -1:] + 1
         if kind == "positions"

@@ -7,9 +7,8 @@ import statistics
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,7 +21,7 @@ from narrowdown.engines.compare import metrics, refusal
 from narrowdown.engines.compare.answers import CHUNK, answer
 from narrowdown.engines.data import postprocess, samples, score, tactic_replay
 from narrowdown.engines.data.samples import Span
-from narrowdown.engines.data.sequences import Loop, Stepped, walk
+from narrowdown.engines.data.sequences import Loop, take_back
 from narrowdown.engines.graph import external, load, rewrites
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.model_problem import ModelProblem
@@ -52,6 +51,7 @@ from narrowdown.engines.workers.righting import right_nodes, sever_righted
 
 WRITTEN = "worked-around.onnx"
 _Pair: TypeAlias = tuple[Array | None, Array]  # what the engine gave, what the reference gave
+_Value = TypeVar("_Value")
 
 
 @dataclass
@@ -210,8 +210,7 @@ class _Measuring:
                 )
                 continue
             first = self._run_all(ready, sample, feed, expected)
-            if self.probe.save and not self.artifacts:
-                self._save_case(ready, feed, expected, first)
+            self._save_case(ready, feed, expected, first)
         return Measurement(
             results=tuple(self.results[0]) if self.results else (),
             # Hundreds of runs are mostly one and the same: those that differ from the first are
@@ -232,52 +231,48 @@ class _Measuring:
     def _walk_sequence(self, sample: str, loop: Loop, steps: int) -> None:
         """Run the steps, each on what the engine gave in the one before; one result of all of them
         a run. Raises ``EngineFault``."""
-        probe, ids = self.probe, self.index.by_name
-        held = {*probe.held, *(() if loop.own else loop.tokens)}
+        held = {*self.probe.held, *(() if loop.own else loop.tokens)}
         held |= loop.inputs if "*" in held else set()
-
-        def step(
-            run: int, pairs: list[dict[str, _Pair]], number: int, back: Mapping[str, Array]
-        ) -> Stepped:
-            self.progress(f"step {number + 1} of {steps}")
-            name = self.part.take_step(sample, number)
-            feed = self.part.feed(name)
-            feed.arrays |= {ids[n]: value for n, value in back.items()}
-            self._right(feed)
-            expected = self.part.expected(name, feed, self.part.judged)
-            actual = expected
-            if not self.captured:
-                ready, actual = self._run_step(name, feed, run)
-                self._note_build(ready)
-                if probe.save and not self.artifacts:
-                    self._save_case(ready, feed, expected, actual)
-            own = {t: (actual.get(t), expected[t]) for t in self.part.judged}
-            pairs.append(self._postprocess_pairs(own))
-            return self._by_name_alone(feed.arrays), self._by_name_alone(actual)
-
         for run, results in enumerate(self.results):
             pairs: list[dict[str, _Pair]] = []
+            fed: dict[int, Array] = {}
             begun, before = time.monotonic(), self.run_seconds
-            walk(loop, steps, partial(step, run, pairs), held)
+            for number in range(steps):
+                self.progress(f"step {number + 1} of {steps}")
+                name = f"{sample}/{STEP}{number}"
+                feed = self.part.feed(name)
+                feed.arrays |= fed
+                self._right(feed)
+                expected = self.part.expected(name, feed, self.part.judged)
+                actual = expected if self.captured else self._run_step(name, feed, expected, run)
+                own = {t: (actual.get(t), expected[t]) for t in self.part.judged}
+                pairs.append(self._postprocess_pairs(own))
+                back = take_back(loop, self._by_name(feed.arrays), self._by_name(actual))
+                fed = {self.index.by_name[n]: a for n, a in back.items() if n not in held}
             # What one more sequence takes: the builds of its sizes as well.
             self.run_seconds = before + time.monotonic() - begun
             results.append(SampleResult(sample, outputs=self._score_sequence(pairs)))
             self.differs[run] = results[-1] != self.results[0][-1]
-            if probe.curve and run == 0:
+            if self.probe.curve and run == 0:
                 chosen = set(loop.tokens.values())  # of which alone the curve tells answers
                 self.facts.setdefault("curve", {})[sample] = [
                     SampleResult(f"{sample}/{STEP}{k}", outputs=self._score_sequence([p], chosen))
                     for k, p in enumerate(pairs)
                 ]
 
-    def _run_step(self, name: str, feed: Feed, run: int) -> tuple[_Ready, dict[int, Array]]:
+    def _run_step(
+        self, name: str, feed: Feed, expected: Mapping[int, Array], run: int
+    ) -> dict[int, Array]:
         """One step, by the build of the step before: many engines run any size where the model
         leaves it open. What cannot is built for each size. Raises ``EngineFault``."""
         if self.stepped is not None:
             with contextlib.suppress(EngineFault):
-                return self.stepped, self._run(self.stepped, feed, run)
+                return self._run(self.stepped, feed, run)
         self.stepped = self._build(feed, name)
-        return self.stepped, self._run(self.stepped, feed, run)
+        self._note_build(self.stepped)
+        actual = self._run(self.stepped, feed, run)
+        self._save_case(self.stepped, feed, expected, actual)
+        return actual
 
     def _score_sequence(
         self, pairs: Sequence[Mapping[str, _Pair]], answered: Collection[str] | None = None
@@ -293,9 +288,6 @@ class _Measuring:
                 score = _with_answer(score, mine, theirs, name not in self.of_places)
             scores.append(score)
         return tuple(scores)
-
-    def _by_name_alone(self, arrays: Mapping[int, Array]) -> dict[str, Array]:
-        return {self.index.tensors[t].name: a for t, a in arrays.items()}
 
     @property
     def _compared_tensors(self) -> tuple[int, ...]:
@@ -705,8 +697,8 @@ class _Measuring:
         fed = (t for t in self.marked_feeds if t in feed.arrays)
         return seen | {t: (feed.arrays[t], feed.exact.get(t, feed.arrays[t])) for t in fed}
 
-    def _by_name(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
-        return {self.index.tensors[t].name: pair for t, pair in pairs.items()}
+    def _by_name(self, values: Mapping[int, _Value]) -> dict[str, _Value]:
+        return {self.index.tensors[t].name: value for t, value in values.items()}
 
     def _postprocess_pairs(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
         """The model's own outputs (given, expected) as the user wants them compared. Raises
@@ -835,7 +827,10 @@ class _Measuring:
     def _save_case(
         self, ready: _Ready, feed: Feed, expected: Mapping[int, Array], actual: Mapping[int, Array]
     ) -> None:
-        """Keep what was built and what went in and out, for the case bundle."""
+        """Keep what was built and what went in and out, for the case bundle, where that is asked
+        for: of the first sample."""
+        if not self.probe.save or self.artifacts:
+            return
         self.progress("saving")
         if self.probe.written:
             self.artifacts |= self._put_model(WRITTEN, ready.part.model)

@@ -43,28 +43,24 @@ class Feed:
     righted: dict[int, Array] = field(default_factory=dict)
 
 
-def _weigh_arrays(arrays: Mapping[str, Array]) -> int:
-    """Bytes of memory; what is mapped takes none. A row keeps the whole feed that it is a part
-    of."""
-    return sum(
-        0 if isinstance(a, np.memmap) else (a.nbytes if a.base is None else a.base.nbytes)
-        for a in arrays.values()
-    )
+def _weigh_steps(steps: Sequence[Mapping[str, Array]]) -> int:
+    """Bytes of memory; what is mapped takes none. A row, or a step, keeps the whole array that it
+    is a part of."""
+    held = (a for step in steps for a in step.values() if not isinstance(a, np.memmap))
+    whole = (a if a.base is None else a.base for a in held)
+    return sum({id(a): a.nbytes for a in whole}.values())
 
 
-_samples: Kept[Mapping[str, Array]] = Kept(weigh=_weigh_arrays, most=64)
+_samples: Kept[list[dict[str, Array]]] = Kept(weigh=_weigh_steps, most=64)
 
 
-def _load_sample(root: Path, inputs: str, sample: str) -> Mapping[str, Array]:
-    """The sample's arrays; what a digest names never changes. A search goes round the few rows that
-    fail most."""
-    key = f"{root}\0{inputs}\0{sample}".encode(errors="surrogateescape")
-    return _samples.get(key, lambda: samples.load_feed(Store(root), inputs, sample))
-
-
-_sequences: Kept[list[dict[str, Array]]] = Kept(
-    weigh=lambda steps: sum(map(_weigh_arrays, steps)), most=64
-)
+def _load_sample(root: Path, inputs: str, sample: str, reference: str) -> Mapping[str, Array]:
+    """The sample's arrays, of a step also what the reference gave; what a digest names never
+    changes. A search goes round the few rows that fail most, a loop through all of its steps."""
+    feed = sample.partition(f"/{STEP}")[0]
+    key = f"{root}\0{inputs}\0{feed}\0{reference}".encode(errors="surrogateescape")
+    steps = _samples.get(key, lambda: samples.load_steps(Store(root), inputs, feed, reference))
+    return samples.pick_step(steps, sample)
 
 
 class Part:
@@ -85,7 +81,6 @@ class Part:
         self.nodes = node_ids(self.index, candidate)
         self.needed = feeds_of(self.index, candidate)
         self.judged = outputs_of(self.index, candidate)
-        self._step = ("", dict[int, Array]())  # of a sequence, the one that is run, and its values
         if not self.judged:
             raise ModelProblem(f"The candidate of {len(self.nodes)} nodes has no output to judge.")
 
@@ -93,15 +88,13 @@ class Part:
         """The sample's own inputs and captured reference values, by tensor id. Raises
         ``InputProblem``, ``ReferenceFailed``."""
         kinds = self.index.tensors
-        if sample == self._step[0] and set(tensors) <= self._step[1].keys():
-            return {t: self._step[1][t] for t in tensors}
-        own = _load_sample(self.store.root, self.inputs, sample)
+        own = _load_sample(self.store.root, self.inputs, sample, self.reference)
         found: dict[int, Array] = {}
         for t in tensors:
-            if kinds[t].kind == "input":
-                if kinds[t].name not in own:
-                    raise InputProblem(f"The sample '{sample}' holds no input '{kinds[t].name}'.")
+            if kinds[t].name in own:
                 found[t] = own[kinds[t].name]
+            elif kinds[t].kind == "input":
+                raise InputProblem(f"The sample '{sample}' holds no input '{kinds[t].name}'.")
         rest = [t for t in tensors if t not in found]
         if rest:
             found |= captures.capture_values(
@@ -112,19 +105,6 @@ class Part:
                 self.progress,
             )
         return found
-
-    def take_step(self, sample: str, step: int) -> str:
-        """The name of this step of a sequence, whose values are at hand from now on."""
-        key = f"{self.store.root}\0{self.inputs}\0{sample}\0{self.reference}".encode(
-            errors="surrogateescape"
-        )
-        steps = _sequences.get(
-            key, lambda: samples.load_sequence(self.store, self.inputs, sample, self.reference)
-        )
-        ids = self.index.by_name
-        named = f"{sample}/{STEP}{step}"
-        self._step = (named, {ids[n]: a for n, a in steps[step].items() if n in ids})
-        return named
 
     def feed(self, sample: str) -> Feed:
         """Exact values of all that the candidate needs, edits applied, constants set apart."""

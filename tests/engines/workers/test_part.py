@@ -21,14 +21,14 @@ def test_each_sample_is_read_once_and_none_is_taken_for_another(
 ) -> None:
     read = []
 
-    def load_feed(store, inputs, sample):
-        read.append((store.root, inputs, sample))
-        return {"x": np.full(3, len(read), np.float32)}
+    def load_steps(store, inputs, sample, reference):
+        read.append((store.root, inputs, sample, reference))
+        return [{"x": np.full(3, len(read), np.float32)}]
 
-    monkeypatch.setattr(samples, "load_feed", load_feed)
+    monkeypatch.setattr(samples, "load_steps", load_steps)
     asked = list(
         itertools.product(
-            (tmp_path / "a", tmp_path / "b"), ("i", "j"), ("real:0", "real:0/1", "real:1")
+            (tmp_path / "a", tmp_path / "b"), ("i", "j"), ("real:0", "real:0/1", "real:1"), ("r",)
         )
     )
     first = [part._load_sample(*each)["x"][0] for each in asked]
@@ -42,8 +42,8 @@ def test_what_is_heavy_goes_before_the_next(
 ) -> None:
     """A row is a part of its feed, which stays in memory with it."""
     monkeypatch.setattr(
-        samples, "load_feed", lambda *_: {"x": np.zeros((40, 1 << 21), np.float32)[:1]}
+        samples, "load_steps", lambda *_: [{"x": np.zeros((40, 1 << 21), np.float32)[:1]}]
     )
     for row in range(3):
-        part._load_sample(tmp_path, "i", f"real:0/{row}")
+        part._load_sample(tmp_path, "i", f"real:0/{row}", "r")
         assert len(part._samples) == 1

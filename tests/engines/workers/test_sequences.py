@@ -1,6 +1,9 @@
 """A loop on real engines: each step on what the engine gave in the one before, against a walk that
 is written here."""
 
+import json
+from pathlib import Path
+
 import ml_dtypes
 import msgspec
 import numpy as np
@@ -11,9 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.loops import draw_curve, read_steps
+from narrowdown.engines.data import packed
 from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.probe import Candidate, Import, LoadInputs, Measure, SampleInfo
 from narrowdown.engines.store.content import Store
+from narrowdown.engines.store.sound import faults
 from narrowdown.engines.workers.operations import execute_probe
 
 BF16 = "emulate:precision=bf16"
@@ -134,6 +139,26 @@ def test_a_part_is_fed_the_last_step(looped) -> None:
         looped.measure(sample=s, candidate=part) for s in ("real:0", f"real:0/step{STEPS - 1}")
     )
     assert whole.results[0].outputs == last.results[0].outputs
+
+
+def test_values_of_a_sequence_that_are_not_those_written_are_noticed(looped) -> None:
+    """Those of the reference as well as those of the inputs."""
+    folder = looped.store.inputs / looped.made.facts["inputs"]
+    arrays = json.loads((folder / "index.json").read_bytes())["feeds"][0]["arrays"]
+    for name in ("state", "state_out"):
+        path = folder / arrays[name]["file"]
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        assert [Path(p).name for p in faults(looped.store).kept] == [path.name]
+        path.write_bytes(whole)
+    assert not faults(looped.store).kept
+
+
+def test_steps_that_do_not_fit_into_memory_are_refused(looped, monkeypatch) -> None:
+    monkeypatch.setattr(packed, "most_bytes", lambda: 3000)
+    told = execute_probe(looped.load, looped.store, lambda _: None)
+    assert told.status != "ok"
+    assert "--steps" in told.message
 
 
 def test_sequences_near_the_given_ones_have_states_of_their_own(looped) -> None:
