@@ -1,7 +1,7 @@
 """A scripted session and library: the terminal UI against events that a test chooses."""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -467,3 +467,26 @@ async def settle(pilot: Any, until: Callable[[], bool]) -> None:
         with contextlib.suppress(WaitForScreenTimeout):
             await pilot.pause(None if seen else 0.05)
             settled = seen
+
+
+async def press(pilot: Any, *keys: str, until: Callable[[], bool]) -> None:
+    """Press these keys, and let the app work until the condition holds."""
+    await pilot.press(*keys)
+    await settle(pilot, until)
+
+
+def face(app: Narrowdown) -> str:
+    """Which face its session shows, if any."""
+    return app.scene.face if app.scene else ""
+
+
+@contextlib.asynccontextmanager
+async def played(
+    app: Narrowdown,
+    until: str | Callable[[Narrowdown], bool],
+    size: tuple[int, int] = (80, 24),
+) -> AsyncIterator[tuple[Narrowdown, Any]]:
+    """An app at work, from where it shows this face, or where this holds of it."""
+    async with app.run_test(size=size) as pilot:
+        await settle(pilot, lambda: face(app) == until if isinstance(until, str) else until(app))
+        yield app, pilot

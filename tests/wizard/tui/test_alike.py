@@ -28,7 +28,11 @@ from narrowdown.wizard.tui.widgets.finish import ReportText
 from narrowdown.wizard.tui.widgets.gallery import surroundings
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    settle,
+)
 
 SEVEN = ("/b.0/l2", "/b.0/l1", "/b.1/l1", "/b.1/l2", "/b.2/l1", "/b.2/l2", "/l")
 
@@ -266,9 +270,7 @@ async def test_what_the_runner_notes_is_shown_at_its_step_and_kept(
     s.asking(session)
     gone = "The session's artifacts and logs were over 200 KiB (--artifact-bytes), so these are gone: 2 files."
     session.script.add(e.NoteAdded(text=gone, node=""))
-    app = make_app()
-    async with app.run_test(size=(104, 60)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+    async with played(make_app(), "ask", size=(104, 60)) as (app, pilot):
         assert app.scene is not None
         assert narrative.noted(app.scene) == (gone,)
         await settle(pilot, lambda: "Noted" in golden.text_of(app))

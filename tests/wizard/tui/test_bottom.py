@@ -9,7 +9,11 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.widgets.bottom import MOST, Bottom, Key
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 
@@ -28,11 +32,11 @@ async def test_forty_columns_name_the_key_that_goes_on(
 ) -> None:
     """They named five keys, and not Enter."""
     scene(session)
-    app = make_app()
-    async with app.run_test(size=(40, 20)) as pilot:
-        await settle(
-            pilot, lambda: {first, "keys_help", "back", "quit_session"} <= labels(app).keys()
-        )
+    async with played(
+        make_app(),
+        lambda app: {first, "keys_help", "back", "quit_session"} <= labels(app).keys(),
+        size=(40, 20),
+    ) as (app, _):
         assert within(lambda: shown_by(app), 40)()
 
 
@@ -61,9 +65,10 @@ async def test_a_window_that_only_looks_on_names_no_key_that_steers(
     steers: set[str],
 ) -> None:
     scene(session)
-    app = make_app()
-    async with app.run_test(size=(160, 50)) as pilot:
-        await settle(pilot, lambda: steers <= labels(app).keys())
+    async with played(make_app(), lambda app: steers <= labels(app).keys(), size=(160, 50)) as (
+        app,
+        pilot,
+    ):
         session.snapshot = {**(session.snapshot or {}), "holder": "process 7", "paused": True}
         await settle(pilot, lambda: "take_over" in labels(app))
         await settle(pilot, lambda: not steers & labels(app).keys())

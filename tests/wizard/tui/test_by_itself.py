@@ -21,13 +21,15 @@ from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.route import Route
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    face,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
-
-
-def face(app: Narrowdown) -> str:
-    return app.scene.face if app.scene else ""
 
 
 def last_question(session: FakeSession, **changes: object) -> None:
@@ -51,31 +53,24 @@ async def test_answers_that_are_out_stand_behind_a_fold(
     session: FakeSession, make_app: Make
 ) -> None:
     with_a_fold(session)
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "ask")
+    async with played(make_app(), "ask", size=(100, 30)) as (app, pilot):
         answers = app.screen.query_one(Answers)
         assert answers.option_count == 3, "two that are open, and the fold"
         assert answers.chosen is not None
         assert answers.chosen.id == "yes"
         assert "needed: noise" not in golden.text_of(app)
-        await pilot.press("3", "enter")
-        await settle(pilot, lambda: answers.option_count == 4)
+        await press(pilot, "3", "enter", until=lambda: answers.option_count == 4)
         assert session.sent == [], "to open the fold is no answer"
         assert answers.chosen.id == "export"
         await settle(pilot, lambda: "needed: noise" in golden.text_of(app))
-        await pilot.press("4", "enter")
-        await settle(pilot, lambda: bool(session.sent))
+        await press(pilot, "4", "enter", until=lambda: bool(session.sent))
     assert [request["answer"] for request in session.sent] == ["noise"]
 
 
 async def test_enter_answers_and_runs_the_next_step(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "ask")
-        await pilot.press("enter")
-        await settle(pilot, lambda: bool(session.sent))
+    async with played(make_app(), "ask", size=(100, 30)) as (_, pilot):
+        await press(pilot, "enter", until=lambda: bool(session.sent))
     assert [(r["do"], r["go"]) for r in session.sent] == [("answer", True)]
 
 
@@ -84,16 +79,14 @@ async def test_a_lets_it_go_on_by_itself_and_ends_that(
     session: FakeSession, make_app: Make, scene: Callable[[FakeSession], FakeSession]
 ) -> None:
     scene(session)
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) in ("offer", "running", "ask"))
-        await pilot.press("A")
-        await settle(pilot, lambda: len(session.sent) == 1)
+    async with played(
+        make_app(), lambda app: face(app) in ("offer", "running", "ask"), size=(100, 30)
+    ) as (app, pilot):
+        await press(pilot, "A", until=lambda: len(session.sent) == 1)
         session.snapshot = {**(session.snapshot or {}), "walking": True}
         await settle(pilot, lambda: app.scene is not None and app.scene.work.walking)
         app.screen._pressed = ("", "", 0.0)  # type: ignore[attr-defined]  (not a slip of the finger)
-        await pilot.press("A")
-        await settle(pilot, lambda: len(session.sent) == 2)
+        await press(pilot, "A", until=lambda: len(session.sent) == 2)
     assert [(r["do"], r["policy"]) for r in session.sent] == [
         ("policy", "walk"),
         ("policy", "person"),
@@ -112,9 +105,7 @@ async def test_the_question_says_why_a_person_is_to_look(
 
 async def test_an_expensive_step_says_that_it_waits(session: FakeSession, make_app: Make) -> None:
     s.opened(session)
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "offer")
+    async with played(make_app(), "offer", size=(100, 30)) as (app, pilot):
         before = golden.text_of(app)
         session.snapshot = {**(session.snapshot or {}), "expensive": True}
         await settle(pilot, lambda: golden.text_of(app) != before)
@@ -128,9 +119,7 @@ async def test_enter_goes_on_from_stopped_with_the_step_at_hand(
     session.script.add(e.StepCancelled(run=2, node="layerwise", reason="stopped"))
     session.script.add(e.SessionClosed(exit_code=130, reason="stopped"))
     session.snapshot, session.living = {"phase": "stopped"}, False
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "stopped")
+    async with played(make_app(), "stopped", size=(100, 30)) as (app, pilot):
         await pilot.press("enter")
         await settle(pilot, lambda: len(app.library.opened) == 2)  # type: ignore[attr-defined]
     assert [r["do"] for r in app.library.opened[-1]] == ["go"]  # type: ignore[attr-defined]
@@ -140,18 +129,12 @@ async def test_a_step_that_runs_is_left_only_after_a_question(
     session: FakeSession, make_app: Make
 ) -> None:
     s.running(session)
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "running")
-        await pilot.press("s")
-        await settle(pilot, lambda: isinstance(app.screen, Choose))
-        await pilot.press("enter")
-        await settle(pilot, lambda: not isinstance(app.screen, Choose))
+    async with played(make_app(), "running", size=(100, 30)) as (app, pilot):
+        await press(pilot, "s", until=lambda: isinstance(app.screen, Choose))
+        await press(pilot, "enter", until=lambda: not isinstance(app.screen, Choose))
         assert session.sent == []
-        await pilot.press("s")
-        await settle(pilot, lambda: isinstance(app.screen, Choose))
-        await pilot.press("down", "enter")
-        await settle(pilot, lambda: bool(session.sent))
+        await press(pilot, "s", until=lambda: isinstance(app.screen, Choose))
+        await press(pilot, "down", "enter", until=lambda: bool(session.sent))
     assert [r["do"] for r in session.sent] == ["skip"]
 
 
@@ -160,9 +143,7 @@ async def test_the_route_is_a_line_a_step(
     session: FakeSession, make_app: Make, size: tuple[int, int]
 ) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot, lambda: face(app) == "ask")
+    async with played(make_app(), "ask", size=size) as (app, pilot):
         await pilot.pause()
         drawn = app.screen.query_one(Route).lines(size[0] // 3)
         assert len(drawn) == 2 + 2 + 1, "two steps, what may follow below a blank line"
@@ -237,21 +218,17 @@ def test_an_action_is_found_by_plain_words(typed: str, action: str) -> None:
 
 async def test_the_palette_does_what_it_finds(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "ask")
-        await pilot.press("ctrl+p")
-        await settle(pilot, lambda: isinstance(app.screen, CommandPalette))
-        await pilot.press(*"auto")
-        await settle(
+    async with played(make_app(), "ask", size=(100, 30)) as (app, pilot):
+        await press(pilot, "ctrl+p", until=lambda: isinstance(app.screen, CommandPalette))
+        await press(
             pilot,
-            lambda: (
+            *"auto",
+            until=lambda: (
                 isinstance(app.screen, CommandPalette)
                 and app.screen.query_one(OptionList).option_count == 1
             ),
         )
-        await pilot.press("enter")
-        await settle(pilot, lambda: bool(session.sent))
+        await press(pilot, "enter", until=lambda: bool(session.sent))
     assert [(r["do"], r["policy"]) for r in session.sent] == [("policy", "walk")]
 
 
@@ -266,9 +243,7 @@ async def test_a_key_opens_the_report(
         monkeypatch.delenv(name, raising=False)
     if window:
         monkeypatch.setenv("DISPLAY", ":0")
-    app = make_app()
-    async with app.run_test(size=(100, 30)) as pilot:
-        await settle(pilot, lambda: face(app) == "ask")
+    async with played(make_app(), "ask", size=(100, 30)) as (app, pilot):
         await pilot.press("O")
         if window:
             await settle(pilot, lambda: bool(opened))

@@ -14,7 +14,12 @@ from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.answers import Answers
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 SCENES = {"offer": s.opened, "running": s.running, "ask": s.asking, "ended": s.ended}
@@ -73,13 +78,14 @@ async def test_sessions_and_setup(
                 verdict="worked-around", end="worked-around"),
         Summary("c3d4", session.folder / "c", "/m/[red].onnx", problem="Line 7 of its journal is damaged."),
     ]  # fmt: skip
-    app = make_app(folder=None, entries=entries)
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot, lambda: "bert.onnx" in golden.text_of(app))
+    async with played(
+        make_app(folder=None, entries=entries),
+        lambda app: "bert.onnx" in golden.text_of(app),
+        size=size,
+    ) as (app, pilot):
         await pilot.pause(0.15)
         golden.check(f"sessions-{size[0]}x{size[1]}", golden.text_of(app))
-        await pilot.press("n")
-        await settle(pilot, lambda: "Engine under test" in golden.text_of(app))
+        await press(pilot, "n", until=lambda: "Engine under test" in golden.text_of(app))
         await pilot.pause(0.15)
         golden.check(f"setup-{size[0]}x{size[1]}", golden.text_of(app))
 
@@ -122,16 +128,15 @@ async def test_on_80_by_24_all_can_be_reached_by_scrolling(
     session: FakeSession, make_app: Make
 ) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(80, 16)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+    async with played(make_app(), "ask", size=(80, 16)) as (app, pilot):
         assert "Both engines fail on the same outputs." in golden.text_of(app), (
             "the reason stands before the details"
         )
         page = app.screen.page  # type: ignore[attr-defined]
         assert page.max_scroll_y > 0 == page.scroll_y
-        await pilot.press("pagedown", "pagedown", "pagedown")
-        await settle(pilot, lambda: page.is_vertical_scroll_end)
+        await press(
+            pilot, "pagedown", "pagedown", "pagedown", until=lambda: page.is_vertical_scroll_end
+        )
         assert isinstance(app.focused, Answers), "scrolling leaves the answers in hand"
 
 
@@ -156,9 +161,7 @@ async def test_no_colour(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+    async with played(make_app(), "ask") as (app, pilot):
         await pilot.pause(0.1)
         assert "❯ 1 Yes, it still fails" in golden.text_of(app), "the choice shows without colour"
         colours, marked = set(), False
@@ -197,8 +200,6 @@ async def test_trouble_is_told(session: FakeSession, make_app: Make) -> None:
             "Line 7 of journal.jsonl is damaged; narrowdown resume --repair works on a copy."
         )
 
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "running")
+    async with played(make_app(), "running") as (app, pilot):
         session.poll = broken  # type: ignore[method-assign]
         await settle(pilot, lambda: "Line 7 of journal.jsonl is damaged" in golden.text_of(app))

@@ -15,7 +15,11 @@ from narrowdown.wizard.tui.screens.overlays import Card
 from narrowdown.wizard.tui.screens.step import StepScreen
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+)
 
 Make = Callable[..., Narrowdown]
 NUMBERS = (
@@ -106,26 +110,30 @@ async def test_a_flow_never_seen_before(
     session: FakeSession, make_app: Make, odd: Flow, size: tuple[int, int]
 ) -> None:
     walked(session, odd, rounds=2)
-    app = make_app()
-    async with app.run_test(size=size) as pilot:
-        await settle(pilot, lambda: "Which way?" in golden.text_of(app))
+    async with played(make_app(), lambda app: "Which way?" in golden.text_of(app), size=size) as (
+        app,
+        pilot,
+    ):
         text = golden.text_of(app)
         assert "visit 3" in text, "the loop is counted"
         assert "The first [/red] way" in text
         assert "Frobnication" in text, "a word without a card is text like any other"
-        await pilot.press("9", "down", "down", "down")
-        await settle(pilot, lambda: "The twelfth [/red] way" in golden.text_of(app))
+        await press(
+            pilot,
+            "9",
+            "down",
+            "down",
+            "down",
+            until=lambda: "The twelfth [/red] way" in golden.text_of(app),
+        )
         for key in (
             "t",
             "w",
             "m",
         ):  # a word without a card, a node without a step, a map with a loop
-            await pilot.press(key)
-            await settle(pilot, lambda: isinstance(app.screen, Card))
+            await press(pilot, key, until=lambda: isinstance(app.screen, Card))
             assert golden.text_of(app).strip()
-            await pilot.press("escape")
-            await settle(pilot, lambda: isinstance(app.screen, StepScreen))
-        await pilot.press("enter")
-        await settle(pilot, lambda: bool(session.sent))
+            await press(pilot, "escape", until=lambda: isinstance(app.screen, StepScreen))
+        await press(pilot, "enter", until=lambda: bool(session.sent))
     sent: dict[str, Any] = session.sent[0]
     assert (sent["answer"], sent["visit"]) == ("a12", 3)

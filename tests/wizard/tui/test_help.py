@@ -16,7 +16,12 @@ from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 CARDS = {
@@ -33,22 +38,16 @@ CARDS = {
 
 async def test_every_card_says_what_it_shows(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+    async with played(make_app(), "ask") as (app, pilot):
         for key, told in CARDS.items():
-            await pilot.press(key)
-            await settle(pilot, lambda: isinstance(app.screen, Card))
+            await press(pilot, key, until=lambda: isinstance(app.screen, Card))
             assert "[?] explains" in golden.text_of(app)
-            await pilot.press("question_mark")
-            await settle(pilot, lambda: bool(app.screen.query(".card-help")))
+            await press(pilot, "question_mark", until=lambda: bool(app.screen.query(".card-help")))
             said = app.screen.query_one(".card-help", Text).text
             assert said.startswith(told) or told in said, key
             assert "{" not in said
-            await pilot.press("question_mark")
-            await settle(pilot, lambda: not app.screen.query(".card-help"))
-            await pilot.press("escape")
-            await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+            await press(pilot, "question_mark", until=lambda: not app.screen.query(".card-help"))
+            await press(pilot, "escape", until=lambda: isinstance(app.screen, StepScreen))
     assert session.sent == []
 
 
@@ -56,13 +55,11 @@ async def test_where_one_types_a_question_mark_is_typed_and_f1_explains(
     session: FakeSession, make_app: Make
 ) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
-        await pilot.press("n")
-        await settle(pilot, lambda: isinstance(app.focused, Input))
-        await pilot.press("question_mark", "f1")
-        await settle(pilot, lambda: bool(app.screen.query(".card-help")))
+    async with played(make_app(), "ask") as (app, pilot):
+        await press(pilot, "n", until=lambda: isinstance(app.focused, Input))
+        await press(
+            pilot, "question_mark", "f1", until=lambda: bool(app.screen.query(".card-help"))
+        )
         assert app.screen.query_one(Input).value == "?"
         assert "[F1] explains" in golden.text_of(app)
 
@@ -84,20 +81,18 @@ async def test_the_screen_tells_of_its_panes(
     parts: list[str],
 ) -> None:
     scene(session)
-    app = make_app()
-    async with app.run_test(size=(100, 120)) as pilot:
-        await settle(
-            pilot, lambda: isinstance(app.screen, SessionScreen) and bool(app.screen.query(Panel))
-        )
+    async with played(
+        make_app(),
+        lambda app: isinstance(app.screen, SessionScreen) and bool(app.screen.query(Panel)),
+        size=(100, 120),
+    ) as (app, pilot):
         await settle(pilot, lambda: app.scene is not None and app.scene.face != "starting")
-        await pilot.press("question_mark")
-        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        await press(pilot, "question_mark", until=lambda: isinstance(app.screen, Reading))
         text = golden.text_of(app)
         for part in [*parts, "Keys that work now"]:
             assert part in text, part
         assert "{" not in text
-        await pilot.press("question_mark")
-        await settle(pilot, lambda: isinstance(app.screen, SessionScreen))
+        await press(pilot, "question_mark", until=lambda: isinstance(app.screen, SessionScreen))
 
 
 async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_app: Make) -> None:
@@ -124,12 +119,11 @@ async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Ma
         age=60.0,
     )
     other = Summary("other", session.folder.parent / "other", "m.onnx", holder="process 8 on there")
-    app = make_app(entries=[other, mine])
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
-        await pilot.press("b")
-        await settle(
-            pilot, lambda: "to go back to k7f3, which stays as it is" in golden.text_of(app)
+    async with played(make_app(entries=[other, mine]), "ask") as (app, pilot):
+        await press(
+            pilot,
+            "b",
+            until=lambda: "to go back to k7f3, which stays as it is" in golden.text_of(app),
         )
         await settle(pilot, lambda: "open here" in golden.text_of(app))
         text = golden.text_of(app)

@@ -68,7 +68,11 @@ from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles
 from narrowdown.wizard.tui.widgets.work import Doing, Model, Probes, Tail
 
 from . import scripted
-from .scripted import FakeSession, flow, settle
+from .scripted import (
+    FakeSession,
+    flow,
+    played,
+)
 
 NASTY = [
     "[/red]",
@@ -347,9 +351,7 @@ async def test_whole_screens_with_any_name(
     session: FakeSession, make_app: Callable[..., Narrowdown], face: str, name: str
 ) -> None:
     getattr(scripted, face)(session, name)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: "k7f3" in screen_text(app))
+    async with played(make_app(), lambda app: "k7f3" in screen_text(app)) as (app, pilot):
         for key in ("l", "v", "w", "r"):
             await pilot.press(key)
             await pilot.pause(0.05)

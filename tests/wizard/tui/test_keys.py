@@ -22,7 +22,12 @@ from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 HOLDERS: tuple[type[DOMNode], ...] = (
@@ -261,11 +266,12 @@ async def test_a_mistake_in_the_settings_is_shown_at_the_start(
     session: FakeSession, make_app: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     s.asking(session)
-    app = make_app(keymap=written(monkeypatch, tmp_path, "nonsense: z\nwhy: f9\n"))
-    async with app.run_test(size=(120, 30)) as pilot:
-        await settle(pilot, lambda: len(app._notifications) == 1)
+    async with played(
+        make_app(keymap=written(monkeypatch, tmp_path, "nonsense: z\nwhy: f9\n")),
+        lambda app: len(app._notifications) == 1,
+        size=(120, 30),
+    ) as (app, pilot):
         told = " ".join(note.message for note in app._notifications)
         assert "there is no action 'nonsense'" in told
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
-        await pilot.press("f9")
-        await settle(pilot, lambda: isinstance(app.screen, Reading))
+        await press(pilot, "f9", until=lambda: isinstance(app.screen, Reading))

@@ -14,7 +14,11 @@ from narrowdown.wizard.tui.screens.sessions import SessionsScreen
 from narrowdown.wizard.tui.screens.setup import SetupScreen
 
 from . import golden
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 
@@ -48,11 +52,9 @@ async def test_looks_never_pile_up_and_end_behind_another_screen(
         await settle(pilot, lambda: looks > 3)
         assert most == 1
         assert "a1b2" in golden.text_of(app)
-        await pilot.press("n")
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        await press(pilot, "n", until=lambda: isinstance(app.screen, SetupScreen))
         await asyncio.sleep(0.1)
         before = looks
         await asyncio.sleep(0.3)
         assert looks == before
-        await pilot.press("escape")
-        await settle(pilot, lambda: looks > before + 2)
+        await press(pilot, "escape", until=lambda: looks > before + 2)

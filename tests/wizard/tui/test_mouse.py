@@ -24,7 +24,12 @@ from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 
@@ -58,9 +63,9 @@ async def test_a_click_chooses_an_answer_and_the_next_one_gives_it(
     session: FakeSession, make_app: Make
 ) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(104, 30)) as pilot:
-        await settle(pilot, lambda: "❯ 1 Yes, it still fails" in golden.text_of(app))
+    async with played(
+        make_app(), lambda app: "❯ 1 Yes, it still fails" in golden.text_of(app), size=(104, 30)
+    ) as (app, pilot):
         await click(pilot, "Yes, it still fails")
         await pilot.pause(0.1)
         assert session.sent == [], (
@@ -76,26 +81,25 @@ async def test_a_click_chooses_an_answer_and_the_next_one_gives_it(
 
 async def test_a_click_and_enter_answer(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(104, 30)) as pilot:
-        await settle(pilot, lambda: "❯ 1 Yes, it still fails" in golden.text_of(app))
+    async with played(
+        make_app(), lambda app: "❯ 1 Yes, it still fails" in golden.text_of(app), size=(104, 30)
+    ) as (_, pilot):
         await click(pilot, "No, it improves")
-        await pilot.press("enter")
-        await settle(pilot, lambda: [r.get("answer") for r in session.sent] == ["no"])
+        await press(pilot, "enter", until=lambda: [r.get("answer") for r in session.sent] == ["no"])
 
 
 async def test_the_keys_of_the_bottom_line_can_be_clicked(
     session: FakeSession, make_app: Make
 ) -> None:
     s.opened(session)
-    app = make_app()
-
-    async with app.run_test(size=(140, 40)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and "? help" in golden.text_of(app))
+    async with played(
+        make_app(),
+        lambda app: app.scene is not None and "? help" in golden.text_of(app),
+        size=(140, 40),
+    ) as (app, pilot):
         await pilot.click(*key_of(app, "help"))
         await settle(pilot, lambda: isinstance(app.screen, Card))
-        await pilot.press("escape")
-        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        await press(pilot, "escape", until=lambda: isinstance(app.screen, StepScreen))
         await pilot.click(*key_of(app, "run it"))
         await settle(pilot, lambda: [r["do"] for r in session.sent] == ["go"])
 
@@ -106,9 +110,9 @@ async def test_sessions_and_the_form_by_mouse_alone(session: FakeSession, make_a
         Summary(name, session.folder.with_name(name), f"{name}.onnx", node="layerwise")
         for name in ("a1b2", "k7f3")
     ]
-    app = make_app(folder=None, entries=entries)
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: "k7f3.onnx" in golden.text_of(app))
+    async with played(
+        make_app(folder=None, entries=entries), lambda app: "k7f3.onnx" in golden.text_of(app)
+    ) as (app, pilot):
         await pilot.click(*key_of(app, "new"))
         await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
         await click(pilot, "by precision")
@@ -120,29 +124,28 @@ async def test_sessions_and_the_form_by_mouse_alone(session: FakeSession, make_a
         assert app.screen.query_one("#tolerance").value == "0.05"  # type: ignore[attr-defined]
         await pilot.click("#start")
         await settle(pilot, lambda: "Which model" in golden.text_of(app))
-        await pilot.press("escape")
-        await settle(pilot, lambda: isinstance(app.screen, SessionsScreen))
+        await press(pilot, "escape", until=lambda: isinstance(app.screen, SessionsScreen))
         await click(pilot, "k7f3.onnx")
         await settle(pilot, lambda: isinstance(app.screen, FinishScreen))
 
 
 async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Make) -> None:
     s.running(session)
-    app = make_app()
-    async with app.run_test(size=(104, 40)) as pilot:
-        await settle(pilot, lambda: "cannot tell" in golden.text_of(app))
-        await pilot.press("o")
-        await settle(pilot, lambda: isinstance(app.screen, Listed))
+    async with played(
+        make_app(), lambda app: "cannot tell" in golden.text_of(app), size=(104, 40)
+    ) as (app, pilot):
+        await press(pilot, "o", until=lambda: isinstance(app.screen, Listed))
         await click(pilot, "cannot tell  nodes 144-191")
         await settle(
             pilot, lambda: isinstance(app.screen, LogCard) and "Probe 4" in golden.text_of(app)
         )
-        await pilot.press("escape")
-        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
-        await pilot.press("m")
-        await settle(
+        await press(pilot, "escape", until=lambda: isinstance(app.screen, StepScreen))
+        await press(
             pilot,
-            lambda: isinstance(app.screen, Listed) and "Check the check" in golden.text_of(app),
+            "m",
+            until=lambda: (
+                isinstance(app.screen, Listed) and "Check the check" in golden.text_of(app)
+            ),
         )
         app.screen.query_one(OptionList).highlighted = 0
         await settle(pilot, lambda: "Its answers lead to" in golden.text_of(app))
@@ -150,26 +153,20 @@ async def test_rows_of_probes_map_and_rewind(session: FakeSession, make_app: Mak
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
     session.script.events.clear()
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(104, 40)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
-        await pilot.press("r")
-        await settle(pilot, lambda: isinstance(app.screen, Listed))
+    async with played(make_app(), "ask", size=(104, 40)) as (app, pilot):
+        await press(pilot, "r", until=lambda: isinstance(app.screen, Listed))
         await click(pilot, "Does it fail here?")
         await settle(pilot, lambda: any(r["do"] == "rewind" for r in session.sent))
 
 
 async def test_the_wheel_scrolls(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    app = make_app()
-    async with app.run_test(size=(80, 16)) as pilot:
-        await settle(pilot, lambda: app.scene is not None and app.scene.face == "ask")
+    async with played(make_app(), "ask", size=(80, 16)) as (app, pilot):
         await settle(pilot, lambda: "Measured" in golden.text_of(app))
         page = app.screen.page  # type: ignore[attr-defined]
         await wheel(pilot, page, 3)
         await settle(pilot, lambda: page.scroll_offset.y > 0)
-        await pilot.press("t")
-        await settle(pilot, lambda: isinstance(app.screen, Card))
+        await press(pilot, "t", until=lambda: isinstance(app.screen, Card))
         options = app.screen.query_one(OptionList)
         await wheel(pilot, options, 5)
         await settle(pilot, lambda: options.scroll_offset.y > 0)

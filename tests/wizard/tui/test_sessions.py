@@ -19,7 +19,11 @@ from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.lines import Text
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 
@@ -76,31 +80,28 @@ async def test_sessions_are_filtered_and_deleted_by_keys(
         )
         screen = app.screen
         assert "Compare layer by layer" in golden.text_of(app), "the step's title, not its id"
-        await pilot.press("slash")
-        await settle(pilot, lambda: isinstance(app.screen, Fields))
-        await pilot.press(*"magika", "enter")
-        await settle(
-            pilot, lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"]
+        await press(pilot, "slash", until=lambda: isinstance(app.screen, Fields))
+        await press(
+            pilot,
+            *"magika",
+            "enter",
+            until=lambda: app.screen is screen and [e.id for e in screen._entries] == ["ccccc"],
         )
         await settle(pilot, lambda: "Your sessions: those with 'magika'" in golden.text_of(app))
-        await pilot.press("D")
-        await settle(pilot, lambda: isinstance(app.screen, Choose))
+        await press(pilot, "D", until=lambda: isinstance(app.screen, Choose))
         assert "18 MiB: inputs 12 MiB" in golden.text_of(app)
-        await pilot.press("enter")
-        await settle(pilot, lambda: app.screen is screen)
+        await press(pilot, "enter", until=lambda: app.screen is screen)
         assert len(app.library.listed) == 3, "Enter at once deletes nothing"
-        await pilot.press("D")
-        await settle(pilot, lambda: isinstance(app.screen, Choose))
-        await pilot.press("down", "enter")
-        await settle(pilot, lambda: len(app.library.listed) == 2)
+        await press(pilot, "D", until=lambda: isinstance(app.screen, Choose))
+        await press(pilot, "down", "enter", until=lambda: len(app.library.listed) == 2)
         await settle(
             pilot, lambda: "None of 2 holds 'magika'" in screen.query_one("#empty", Text).text
         )
-        await pilot.press("slash")
-        await settle(pilot, lambda: isinstance(app.screen, Fields))
+        await press(pilot, "slash", until=lambda: isinstance(app.screen, Fields))
         app.screen.query_one(Input).value = ""
-        await pilot.press("enter")
-        await settle(pilot, lambda: app.screen is screen and len(screen._entries) == 2)
+        await press(
+            pilot, "enter", until=lambda: app.screen is screen and len(screen._entries) == 2
+        )
         assert screen.query_one(OptionList).option_count == 2
 
 
@@ -116,8 +117,7 @@ async def test_a_session_that_is_at_work_elsewhere_is_not_deleted(
         text = golden.text_of(app)
         assert text.count("open in another window") == 2
         said = "aaaaa is open in another window; leave it there first."
-        await pilot.press("D")
-        await settle(pilot, lambda: [n.message for n in app._notifications] == [said])
+        await press(pilot, "D", until=lambda: [n.message for n in app._notifications] == [said])
         assert isinstance(app.screen, SessionsScreen), "nothing is asked that would be refused"
 
 
@@ -132,9 +132,10 @@ async def test_who_waits_for_a_session_sees_which_and_may_go_to_the_list(
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: "Opening k7f3." in golden.text_of(app))
         assert "q quit" in golden.text_of(app)
-        await pilot.press("b")
-        await settle(
-            pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
+        await press(
+            pilot,
+            "b",
+            until=lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None,
         )
         let.set()
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
@@ -155,16 +156,17 @@ async def test_the_list_is_made_when_one_comes_to_it(
             pilot, lambda: isinstance(began.screen, StepScreen if key == "b" else SetupScreen)
         )
         assert not any(isinstance(screen, SessionsScreen) for screen in began.screen_stack)
-        await pilot.press(key)
-        await settle(
+        await press(
             pilot,
-            lambda: isinstance(began.screen, SessionsScreen) and began.screen.chosen is not None,
+            key,
+            until=lambda: (
+                isinstance(began.screen, SessionsScreen) and began.screen.chosen is not None
+            ),
         )
         listed = began.screen
         began.open_session(session.folder)
         await settle(pilot, lambda: isinstance(began.screen, StepScreen))
-        await pilot.press("b")
-        await settle(pilot, lambda: began.screen is listed)
+        await press(pilot, "b", until=lambda: began.screen is listed)
 
 
 async def test_enter_leads_back_before_the_sessions_are_listed(
@@ -177,8 +179,6 @@ async def test_enter_leads_back_before_the_sessions_are_listed(
     app.library.entries = lambda *given: let.wait(60) and entries(*given)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
-        await pilot.press("b")
-        await settle(pilot, lambda: "go back to k7f3" in golden.text_of(app))
-        await pilot.press("enter")
-        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        await press(pilot, "b", until=lambda: "go back to k7f3" in golden.text_of(app))
+        await press(pilot, "enter", until=lambda: isinstance(app.screen, StepScreen))
         let.set()

@@ -23,7 +23,12 @@ from narrowdown.wizard.tui.widgets.lines import Text
 
 from ...exports import program
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 MODEL = MODELS / "pillars_add.onnx"
@@ -154,18 +159,17 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
         form.query_one("#model", Input).value = str(model)
         field, said = form.query_one("#flow", Input), form.query_one("#problem-flow", Text)
         field.focus()
-        await pilot.press("f2")
-        await settle(pilot, lambda: isinstance(app.screen, Pick))
+        await press(pilot, "f2", until=lambda: isinstance(app.screen, Pick))
         assert {entry.id for entry in choices.flows()} == {*shipped(), choices.FILE}
-        await pilot.press(*"quantized", "enter")
-        await settle(pilot, lambda: app.screen is form)
+        await press(pilot, *"quantized", "enter", until=lambda: app.screen is form)
         assert field.value == "quantization"
         field.value = ""
-        await pilot.press("f2")
-        await settle(pilot, lambda: isinstance(app.screen, Pick))
-        await pilot.press(*"own", "enter")
-        await settle(
-            pilot, lambda: isinstance(app.screen, PickFile) and len(app.screen._entries) > 1
+        await press(pilot, "f2", until=lambda: isinstance(app.screen, Pick))
+        await press(
+            pilot,
+            *"own",
+            "enter",
+            until=lambda: isinstance(app.screen, PickFile) and len(app.screen._entries) > 1,
         )
         await pilot.press("enter")  # the first file, not the way up
         await settle(pilot, lambda: app.screen is form and "Line 14" in said.text)
@@ -173,14 +177,12 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
             pilot, lambda: "And 8 more" in golden.text_of(app)
         )  # its last line is in sight
         form.query_one("#start").focus()
-        await pilot.press("enter")
-        await settle(pilot, lambda: form.focused is field)
+        await press(pilot, "enter", until=lambda: form.focused is field)
         assert app.library.created == [], "a flow with a fault starts nothing"
         mine.write_text(FLOW.replace("GOTO", "stop"))
         form.query_one("#start").focus()
         await settle(pilot, lambda: said.text == "")
-        await pilot.press("enter")
-        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
+        await press(pilot, "enter", until=lambda: isinstance(app.screen, StepScreen))
     assert app.library.created[0].flow == str(mine)
 
 
@@ -226,8 +228,7 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
     s.asking(session)
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(pilot, lambda: isinstance(app.screen, StepScreen) and app.scene is not None)
-        await pilot.press("E")
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        await press(pilot, "E", until=lambda: isinstance(app.screen, SetupScreen))
         form = app.screen
         values = {field.id: field.value for field in form.query(Input) if field.value}
         told = {
@@ -238,10 +239,8 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
         }
         assert values == {**told, "tolerance": "0.0125", "seed": "9"}
         assert form.query_one("#advanced").display, "what is not as usual is in sight"
-        await pilot.press("escape")
-        await settle(pilot, lambda: isinstance(app.screen, StepScreen))
-        await pilot.press("E")
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+        await press(pilot, "escape", until=lambda: isinstance(app.screen, StepScreen))
+        await press(pilot, "E", until=lambda: isinstance(app.screen, SetupScreen))
         form = app.screen
         form.query_one("#tolerance", Input).value = "0.5"
         form.query_one("#metric", Input).value = "no-such"
@@ -249,8 +248,7 @@ async def test_the_set_up_of_a_session_is_changed_in_the_form_as_a_new_session(
         await settle(pilot, lambda: form.focused is form.query_one("#metric"))
         assert "not a metric" in form.query_one("#problem-metric", Text).text
         form.query_one("#metric", Input).value = "max_abs"
-        await pilot.press("f5")
-        await settle(pilot, lambda: bool(app.library.edited))
+        await press(pilot, "f5", until=lambda: bool(app.library.edited))
         await settle(pilot, lambda: isinstance(app.screen, StepScreen))
     ((_folder, problem),) = app.library.edited
     assert (problem.tolerance, problem.metric, problem.seed) == ({"": 0.5}, "max_abs", 9)
@@ -276,8 +274,7 @@ async def test_a_pytorch_program_is_exported_when_the_session_starts(
         await settle(pilot, lambda: "nowhere.py" in form.query_one("#problem-model", Text).text)
         assert made.started == 0
         form.query_one("#model", Input).value = made.source
-        await pilot.press("f5")
-        await settle(pilot, lambda: bool(app.library.created))
+        await press(pilot, "f5", until=lambda: bool(app.library.created))
     (problem,) = app.library.created
     assert (made.started, problem.flow) == (1, "pytorch")
     assert problem.exported.source == made.source
@@ -300,8 +297,7 @@ async def test_what_is_rarely_needed_is_behind_a_fold(
         )  # Tab only goes on; Start is pressed by Enter alone
         await settle(pilot, lambda: form.query_one("#input_shapes", Input).value == "x:[2]")
         assert app.library.created == []
-        await pilot.press("f5")
-        await settle(pilot, lambda: bool(app.library.created))
+        await press(pilot, "f5", until=lambda: bool(app.library.created))
     assert app.library.created[0].input_shapes == {"x": (2,)}
 
 
@@ -316,9 +312,10 @@ async def test_every_field_behind_the_fold_is_in_sight_when_it_has_the_keyboard(
 ) -> None:
     """Seen by keys at 80x24: the fold was as high as the screen and never scrolled, so one typed
     without seeing it."""
-    app = make_app(folder=None, setup=Problem(str(model), engine="emulate:precision=fp16"))
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
+    async with played(
+        make_app(folder=None, setup=Problem(str(model), engine="emulate:precision=fp16")),
+        lambda app: isinstance(app.screen, SetupScreen),
+    ) as (app, pilot):
         form = app.screen
         form.query_one("#more").focus()
         await pilot.press("enter")

@@ -22,7 +22,11 @@ from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.trouble import Troubles
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    press,
+    settle,
+)
 from .test_troubles import KINDS
 
 Make = Callable[..., Narrowdown]
@@ -42,13 +46,12 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
         pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
     )
     yield "sessions"
-    await pilot.press("n")
-    await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
-    await pilot.press(*"/no", "enter")
-    await settle(pilot, lambda: "There is no model" in golden.text_of(app))
+    await press(pilot, "n", until=lambda: isinstance(app.screen, SetupScreen))
+    await press(pilot, *"/no", "enter", until=lambda: "There is no model" in golden.text_of(app))
     yield "setup"
-    await pilot.press("f2")
-    await settle(pilot, lambda: isinstance(app.screen, Card) and "emulate" in golden.text_of(app))
+    await press(
+        pilot, "f2", until=lambda: isinstance(app.screen, Card) and "emulate" in golden.text_of(app)
+    )
     yield "pick"
     await pilot.press("escape", "escape")
     makers: dict[str, Callable[[FakeSession], FakeSession]] = {
@@ -72,14 +75,15 @@ async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> Async
         yield face
         for key in CARDS.get(face, ()):
             below = app.screen
-            await pilot.press(key)
-            await settle(
+            await press(
                 pilot,
-                lambda: isinstance(app.screen, Card) and app.screen.query(".card").first().size,
+                key,
+                until=lambda: (
+                    isinstance(app.screen, Card) and app.screen.query(".card").first().size
+                ),
             )
             yield f"{face} {key}"
-            await pilot.press("escape")
-            await settle(pilot, lambda below=below: app.screen is below)
+            await press(pilot, "escape", until=lambda below=below: app.screen is below)
 
 
 def pieces(app: Narrowdown) -> list[tuple[str, Style]]:

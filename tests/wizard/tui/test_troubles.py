@@ -19,7 +19,12 @@ from narrowdown.wizard.tui.screens.overlays import PlainCard
 from narrowdown.wizard.tui.troubles import TITLES, Trouble, guess, troubles
 
 from . import golden, scripted as s
-from .scripted import FakeSession, settle
+from .scripted import (
+    FakeSession,
+    played,
+    press,
+    settle,
+)
 
 Make = Callable[..., Narrowdown]
 
@@ -128,15 +133,15 @@ async def test_our_own_trace_is_shown_whole_and_copied(
     session: FakeSession, make_app: Make
 ) -> None:
     our_bug(session)
-    app = make_app()
-    async with app.run_test(size=(80, 24)) as pilot:
-        await settle(pilot, lambda: TITLES["ours"] in golden.text_of(app))
-        await pilot.press("d")
-        await settle(pilot, lambda: isinstance(app.screen, PlainCard))
-        await pilot.press("c")
-        await settle(
+    async with played(make_app(), lambda app: TITLES["ours"] in golden.text_of(app)) as (
+        app,
+        pilot,
+    ):
+        await press(pilot, "d", until=lambda: isinstance(app.screen, PlainCard))
+        await press(
             pilot,
-            lambda: (
+            "c",
+            until=lambda: (
                 app.clipboard.startswith("Traceback") and app.clipboard.endswith("KeyError: 'lost'")
             ),
         )
@@ -155,9 +160,9 @@ async def test_a_skipped_step_is_no_error(session: FakeSession, make_app: Make) 
         e.QuestionAsked(node="reproduce", visit=1, ask="?", answers=offered, recommended="no")
     )
     session.snapshot = {"phase": "ask"}
-    app = make_app()
-    async with app.run_test(size=(160, 50)) as pilot:
-        await settle(pilot, lambda: "You skipped this step" in golden.text_of(app))
+    async with played(
+        make_app(), lambda app: "You skipped this step" in golden.text_of(app), size=(160, 50)
+    ) as (app, _):
         text = golden.text_of(app)
         assert "skipped; your answer" in text
         assert TITLES["engine"] not in text
@@ -281,14 +286,12 @@ async def test_what_nobody_foresaw_in_a_thread_is_said(
     monkeypatch.setattr(app.library, "export", broken)
     async with app.run_test(size=(100, 30)) as pilot:
         await settle(pilot, lambda: app.scene is not None and app.scene.face == "ended")
-        await pilot.press("e")
-        await settle(pilot, lambda: isinstance(app.focused, Input))
-        await pilot.press("enter")
-        await settle(pilot, lambda: isinstance(app.screen, PlainCard))
+        await press(pilot, "e", until=lambda: isinstance(app.focused, Input))
+        await press(pilot, "enter", until=lambda: isinstance(app.screen, PlainCard))
         text = golden.text_of(app)
         assert title in text
         assert said in text
-        await pilot.press("end")
-        await settle(pilot, lambda: "no such thing as case-k7f3.zip" in golden.text_of(app))
-        await pilot.press("escape")
-        await settle(pilot, lambda: not isinstance(app.screen, PlainCard))
+        await press(
+            pilot, "end", until=lambda: "no such thing as case-k7f3.zip" in golden.text_of(app)
+        )
+        await press(pilot, "escape", until=lambda: not isinstance(app.screen, PlainCard))

@@ -16,7 +16,15 @@ from narrowdown.wizard.tui.screens.step import StepScreen
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.typed_line import TypedLine
 
-from .scripted import FakeSession, asking, offered, opened, running, settle
+from .scripted import (
+    FakeSession,
+    asking,
+    offered,
+    opened,
+    press,
+    running,
+    settle,
+)
 
 
 def typed(app: Narrowdown, *keys: str) -> None:
@@ -122,8 +130,7 @@ async def test_a_field_draws_nothing_that_a_terminal_obeys(text: str) -> None:
     app = One()
     async with app.run_test(size=(60, 5)) as pilot:
         line = app.query_one(TypedLine)
-        await pilot.press("end")
-        await settle(pilot, lambda: bool(line._suggestion))
+        await press(pilot, "end", until=lambda: bool(line._suggestion))
         for row in range(line.size.height):
             strip = line.render_line(row)
             assert all(segment.text.isprintable() for segment in strip), strip
