@@ -4,6 +4,7 @@ folder and streams; what it starts itself (its runner, its workers) is started a
 Streams, terminals, signals and interruptions are tested on the script that is installed."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import runpy
@@ -13,7 +14,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from .patience import allow
 
@@ -159,3 +160,13 @@ def _streams(out: int, err: int, said: str | None) -> Iterator[None]:
 def _say(descriptor: int, said: str) -> None:
     with contextlib.suppress(BrokenPipeError), open(descriptor, "w", encoding="utf-8") as pipe:
         pipe.write(said)
+
+
+def beside(path: Path) -> Any:
+    """A module that is no package's."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -143,20 +143,21 @@ def test_a_failure_of_what_the_script_names_is_narrowed_down(narrowdown, tmp_pat
     assert replayed.code == 0, replayed.out + replayed.err
 
 
-def test_a_script_that_fails_is_the_users_to_mend(model, narrowdown, tmp_path) -> None:
-    (tmp_path / "bad.py").write_text("def postprocess_outputs(r):\n    return r['absent']\n")
-    ran = narrowdown("step", "compare", model, *STRICT, "--postprocess", "bad.py")
-    assert ran.code == 2
-    assert "'bad.py', line 2, stopped with KeyError" in ran.err + ran.out
-
-
-def test_a_script_that_ends_its_process_is_no_crash_of_the_engine(
-    model, narrowdown, tmp_path
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("return r['absent']", "'bad.py', line 3, stopped with KeyError"),
+        ("os._exit(7)", "The postprocess script did not come to an end."),
+    ],
+    ids=["it fails", "it ends its process"],
+)
+def test_a_script_that_fails_is_the_users_to_mend_and_no_crash_of_the_engine(
+    model, narrowdown, tmp_path, body, said
 ) -> None:
-    (tmp_path / "bad.py").write_text("import os\ndef postprocess_outputs(r):\n    os._exit(7)\n")
+    (tmp_path / "bad.py").write_text(f"import os\ndef postprocess_outputs(r):\n    {body}\n")
     ran = narrowdown("step", "compare", model, *STRICT, "--postprocess", "bad.py")
     assert ran.code == 2, ran.out + ran.err
-    assert "The postprocess script did not come to an end." in ran.err + ran.out
+    assert said in ran.err + ran.out
 
 
 def test_a_strangers_script_is_not_run(model, narrowdown, tmp_path, surroundings) -> None:

@@ -2,7 +2,6 @@
 with its page."""
 
 import collections
-import importlib.util
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,8 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
+
+from ...here import beside
 
 PAGE = Path(__file__).parents[3] / "campaigns" / "evaluator.md"
 RNG = np.random.default_rng(7)
@@ -204,11 +205,7 @@ LEFT: frozenset[tuple[str, str]] = frozenset(
 @pytest.mark.timeout(3600)
 def test_the_sweep_over_every_operator() -> None:
     """Writes campaigns/evaluator.md with NARROWDOWN_WRITE_DOCS=1."""
-    spec = importlib.util.spec_from_file_location("sweep", Path(__file__).with_name("sweep.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    sweep = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sweep)
+    sweep = beside(Path(__file__).with_name("sweep.py"))
     rows: dict[tuple[str, int, str], list[Any]] = collections.defaultdict(list)
     counts: collections.Counter[str] = collections.Counter()
     ops = set()

@@ -16,7 +16,7 @@ from narrowdown.engines.checker import environment, keeper
 from narrowdown.engines.checker.command import SMALL, CheckResult, needs, run_line, words
 from narrowdown.engines.processes import USERS, for_ours
 
-from ...patience import allow
+from ...patience import allow, wait_until
 
 PYTHON = shlex.quote(sys.executable)
 
@@ -231,10 +231,7 @@ def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> No
         "run_line(words(sys.argv[1], Path('m'), None, None, here), here, 60)"
     )
     parent = subprocess.Popen([sys.executable, "-P", "-c", code, command, str(tmp_path)])
-    until = time.monotonic() + allow(20)
-    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text():
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text(), 20)
     parent.kill()
     parent.wait()
     assert gone(int((tmp_path / "pid").read_text()))
@@ -243,10 +240,19 @@ def test_the_checker_dies_with_the_process_that_started_it(tmp_path: Path) -> No
 # -- what cannot be started
 
 
-def test_a_checker_that_is_not_there(tmp_path: Path) -> None:
-    got = check("no-such-checker-anywhere", tmp_path)
+@pytest.mark.parametrize(
+    ("command", "folder", "said"),
+    [
+        ("no-such-checker-anywhere", "", "'no-such-checker-anywhere' was not found"),
+        ("true", "nowhere", "folder"),
+    ],
+)
+def test_a_checker_or_a_folder_that_is_not_there(
+    tmp_path: Path, command: str, folder: str, said: str
+) -> None:
+    got = check(command, tmp_path / folder)
     assert got.status == "not-started"
-    assert "'no-such-checker-anywhere' was not found" in got.message
+    assert said in got.message
 
 
 def test_a_checker_that_may_not_be_executed(tmp_path: Path) -> None:
@@ -263,12 +269,6 @@ def test_a_checker_that_is_no_program(tmp_path: Path) -> None:
     got = check(str(path), tmp_path)
     assert got.status == "not-started"
     assert got.message.endswith("Exec format error.")
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    got = check("true", tmp_path / "nowhere")
-    assert got.status == "not-started"
-    assert "folder" in got.message
 
 
 # -- what it starts and lets go
@@ -323,10 +323,7 @@ def test_a_daemon_is_ended_when_what_watches_over_it_is_killed(tmp_path: Path, v
     words = [sys.executable, "-P", "-c", code, command, str(tmp_path)]
     worker = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + allow(30)
-        while not place.exists():
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        wait_until(place.exists, 30)
         pid = int(place.read_text())
         assert alive(pid)
         keepers = [pid for pid, _ in keeper.keepers(worker.pid)]
@@ -344,9 +341,7 @@ def test_a_keeper_that_is_killed_between_two_checks_costs_none(tmp_path: Path) -
     assert check(command, tmp_path).stdout == "all\n"
     before = keeper.keepers(os.getpid())[0]
     os.kill(before[0], signal.SIGKILL)
-    until = time.monotonic() + allow(30)
-    while keeper.alive(before) and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_until(lambda: not keeper.alive(before), 30)
     assert check(command, tmp_path).stdout == "all\n"
     assert keeper.keepers(os.getpid())[0] != before
 

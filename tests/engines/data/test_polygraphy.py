@@ -188,15 +188,19 @@ def test_outputs_are_told_from_inputs(tmp_path: Path) -> None:
         polygraphy.read_outputs(tmp_path / "in.json")
 
 
-def test_a_number_of_a_million_digits(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[{"x": [' + "9" * 1_000_000 + "]}]",
+            r"'in\.json' is not JSON that can be read: .* digits",
+        ),
+        ('[{"\\ud83d": [1]}]', "names an input with half of a character"),
+    ],
+    ids=["a number of a million digits", "half of a character"],
+)
+def test_what_no_reader_of_json_takes(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "in.json"
-    path.write_text('[{"x": [' + "9" * 1_000_000 + "]}]")
-    with pytest.raises(InputProblem, match=r"'in\.json' is not JSON that can be read: .* digits"):
-        polygraphy.read_inputs(path)
-
-
-def test_a_name_with_half_of_a_character(tmp_path: Path) -> None:
-    path = tmp_path / "in.json"
-    path.write_text('[{"\\ud83d": [1]}]')
-    with pytest.raises(InputProblem, match="names an input with half of a character"):
+    path.write_text(text)
+    with pytest.raises(InputProblem, match=said):
         polygraphy.read_inputs(path)

@@ -2,14 +2,12 @@
 it runs."""
 
 import collections
-import importlib.util
 import json
 import select
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,8 @@ from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.graph.typed import to_float64, to_precision
 from narrowdown.wizard.demo import MODELS
+
+from ...here import beside
 
 FLOAT, INT32 = TensorProto.FLOAT, TensorProto.INT32
 TESTS = Path(__file__).parents[2]
@@ -54,16 +54,6 @@ def test_casts_come_with_their_domain() -> None:
         {"", "ai.onnx.ml"} if casts else {"ai.onnx.ml"}
     )
     onnx.checker.check_model(made, full_check=True)
-
-
-def beside(path: Path) -> ModuleType:
-    """A module that is no package's."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 FAILURES = beside(TESTS / "engines" / "search" / "failures.py")

@@ -1,11 +1,9 @@
 """Every small construction of a known failure, from the comparison to the named cause, on real
 engines."""
 
-import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +16,8 @@ from narrowdown.engines.probe import HUGE, Candidate, Score
 from narrowdown.engines.search.cause import RULES, list_proven, name_cause
 from narrowdown.engines.search.evidence import Cause, Evidence, Inner
 
+from ...here import beside
+
 Open = Callable[..., Any]
 ROOT = Path(__file__).parents[3]
 CASE = Case(Candidate(), "real:0", nodes=("/y",), ops=("Exp",), own=1.0)
@@ -25,16 +25,6 @@ CASE = Case(Candidate(), "real:0", nodes=("/y",), ops=("Exp",), own=1.0)
 
 def cause_of(*read: Any, **more: Any) -> Cause:
     return name_cause(Evidence(*read, **more))
-
-
-def beside(path: Path) -> ModuleType:
-    """A module that is no package's."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 failures = beside(Path(__file__).with_name("failures.py"))

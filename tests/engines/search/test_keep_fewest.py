@@ -102,18 +102,20 @@ def test_few_heavy_nodes_among_many_light_ones_cost_a_bisection_each() -> None:
     assert told.spent < 60
 
 
-def test_an_order_that_is_known_is_taken() -> None:
+@pytest.mark.parametrize(
+    ("order", "most"),
+    [
+        ((60, 5, *(n for n in range(64) if n not in (5, 60))), 12),
+        ((5, 31, *(n for n in range(64) if n not in (5, 31, 60)), 60), 40),
+    ],
+    ids=["known", "wrong"],
+)
+def test_an_order_costs_questions_where_it_is_wrong_and_decides_nothing(
+    order: tuple[int, ...], most: int
+) -> None:
     told = Told(64, {"s": {5: 2.0, 60: 2.0}})
-    order = (60, 5, *(n for n in range(64) if n not in (5, 60)))
     assert fewest(hunt(told, order=order)) == (5, 60)
-    assert told.spent < 12
-
-
-def test_an_order_that_is_wrong_costs_questions_and_decides_nothing() -> None:
-    told = Told(64, {"s": {5: 2.0, 60: 2.0}})
-    order = (5, 31, *(n for n in range(64) if n not in (5, 31, 60)), 60)
-    assert fewest(hunt(told, order=order)) == (5, 60)
-    assert told.spent < 40
+    assert told.spent < most
 
 
 @pytest.mark.parametrize("limit", [1, 5, 20, 60])

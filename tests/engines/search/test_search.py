@@ -19,29 +19,16 @@ from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.search import Trials, minimise, prove_one_minimal
 
 from ..steps import simulated
 from ..steps.conftest import walk
+from ..steps.simulated import graph
 
 Told = Callable[[frozenset[int]], Answer]
-
-
-def graph(edges: list[tuple[int, ...]]) -> GraphIndex:
-    """Node i reads the outputs of ``edges[i]`` (nodes before it), or the input where that is
-    empty."""
-    tensors = [Tensor(0, "x", "float32", "input", -1, (1, 4), 16)]
-    tensors += [Tensor(i + 1, f"t{i}", "float32", "node", i, (1, 4), 16) for i in range(len(edges))]
-    nodes = [
-        Node(i, f"n{i}", "Op", "", tuple(p + 1 for p in reads) or (0,), (i + 1,))
-        for i, reads in enumerate(edges)
-    ]
-    read = {p for reads in edges for p in reads}
-    outputs = tuple(i + 1 for i in range(len(edges)) if i not in read)
-    return GraphIndex("m", tuple(nodes), tuple(tensors), (0,), outputs)
 
 
 def chain(n: int) -> GraphIndex:

@@ -1,13 +1,14 @@
 """Drives step generators: by an oracle of invented answers, or by real workers' operations in this
 process."""
 
-import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from narrowdown.engines.asking import Described, Note, StepContext
 from narrowdown.engines.data import held
@@ -21,6 +22,7 @@ from narrowdown.engines.store.content import Store
 from narrowdown.engines.views import view_engine
 from narrowdown.wizard.demo import MODELS
 
+from ...here import beside
 from ..conftest import agreed
 
 Oracle = Callable[[AnyProbe], Any]
@@ -34,26 +36,29 @@ class Walk(msgspec.Struct):
     notes: list[Note]
 
 
-def _module(path: Path) -> Any:
-    """A module that is no package's."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def tanh_chain(path: Path, length: int = 6) -> Path:
+    """A model of ``layer0``, ``layer1`` and so on, one after the other."""
+    nodes = [
+        helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)
+    ]
+    ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
+    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
+    )
+    return path
 
 
 @pytest.fixture
 def answers() -> Any:
     """The module of invented answers beside this file."""
-    return _module(Path(__file__).with_name("answers.py"))
+    return beside(Path(__file__).with_name("answers.py"))
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Any:
     """The models that whole sessions are tested with."""
-    return _module(Path(__file__).parents[2] / "e2e" / "tiny.py")
+    return beside(Path(__file__).parents[2] / "e2e" / "tiny.py")
 
 
 @pytest.fixture(name="walk")

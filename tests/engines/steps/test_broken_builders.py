@@ -162,23 +162,16 @@ def test_an_honest_builder_is_understood(builder: Builder) -> None:
         assert accused(done) == set(builder.guilty[0]) or len(builder.guilty[0]) > 1
 
 
-@settings(max_examples=100, deadline=None)
-@given(builders(broken=st.floats(0, 0.9)))
-def test_no_innocent_kernel_is_accused_where_builds_break(builder: Builder) -> None:
-    done, _ = step(builder)
-    true(builder, done)
-    assert accused(done) <= set().union(*builder.guilty)
-
-
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
-    builders(
+    builders(broken=st.floats(0, 0.9))
+    | builders(
         refuses=st.frozensets(st.integers(0, 7)),
         deaf=st.frozensets(st.integers(0, 7)),
         broken=st.floats(0, 0.5),
     )
 )
-def test_no_innocent_kernel_is_accused_where_forcing_is_refused_or_ignored(
+def test_no_innocent_kernel_is_accused_where_builds_break_or_forcing_is_no_use(
     builder: Builder,
 ) -> None:
     done, _ = step(builder)

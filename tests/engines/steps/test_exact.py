@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from narrowdown.engines.probe import Measure
-from narrowdown.engines.switches import find_exact
-from narrowdown.engines.views import view_engine
+from narrowdown.engines.switches import set_option
+from narrowdown.engines.views import EngineInfo, view_engine
 
 from .conftest import walk
 from .simulated import PRESENT, Simulated, random_graph
@@ -53,7 +53,13 @@ def test_where_everything_in_fp32_is_not_enough_the_exact_engine_is_named(left: 
     assert (f"try again with --engine {EXACT}" in finish.outcome.message) is bool(left)
 
 
-def test_what_is_exact_is_left_as_it_is() -> None:
-    assert find_exact(GIVEN, INFO) == EXACT
-    assert find_exact(EXACT, INFO) == ""
-    assert find_exact(GIVEN, view_engine({"options": [{"name": "level"}]})) == ""
+@pytest.mark.parametrize(
+    ("engine", "info", "exact"),
+    [
+        (GIVEN, INFO, EXACT),
+        (EXACT, INFO, ""),
+        (GIVEN, view_engine({"options": [{"name": "level"}]}), ""),
+    ],
+)
+def test_what_is_exact_is_left_as_it_is(engine: str, info: EngineInfo, exact: str) -> None:
+    assert set_option(engine, info, lambda option: option.exact) == exact

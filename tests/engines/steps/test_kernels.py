@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import onnx
-from onnx import TensorProto, helper
-
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.oracle import Oracle
@@ -16,20 +13,10 @@ from narrowdown.engines.data.tactic_replay import canonical_algorithm
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.kernels import compare_kernels
 
+from .conftest import tanh_chain
+
 BAD = canonical_algorithm({"implementation": 0, "tactic": 1, "inputs": [], "outputs": []})
 NONE = GraphIndex("m", (), (), (), ())
-
-
-def _chain(path: Path, length: int = 6) -> Path:
-    nodes = [
-        helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)
-    ]
-    ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
-    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
-    )
-    return path
 
 
 def test_a_planted_tactic_is_found_and_proven_by_forcing(
@@ -37,7 +24,7 @@ def test_a_planted_tactic_is_found_and_proven_by_forcing(
 ) -> None:
     # With this seed the first build chooses the bad kernel, and of the next eight two do.
     session = open_model(
-        _chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4"
+        tanh_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4"
     )
     assert session.step("compare").finish.outcome.verdict == "fails"
     done = session.step("tactics", builds=8)
@@ -70,7 +57,7 @@ def test_two_choices_that_meet_are_found_together(
     open_model: Callable[..., Any], tmp_path: Path
 ) -> None:
     session = open_model(
-        _chain(tmp_path / "chain.onnx"),
+        tanh_chain(tmp_path / "chain.onnx"),
         "fake:fault=wrong,nodes=layer1+layer4,tactics=2,bad=1,seed=4",
     )
     assert session.step("compare").finish.outcome.verdict == "fails"
@@ -82,7 +69,7 @@ def test_two_choices_that_meet_are_found_together(
 def test_what_no_choice_decides_is_said_so(open_model: Callable[..., Any], tmp_path: Path) -> None:
     """Every build fails, whatever it chooses: no good build, nothing to compare, and how many more
     might show one."""
-    session = open_model(_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,tactics=1,bad=0")
+    session = open_model(tanh_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,tactics=1,bad=0")
     outcome = session.step("tactics", builds=4).finish.outcome
     assert not outcome.found
     assert outcome.bad == 4
@@ -95,7 +82,7 @@ def test_a_fault_beside_the_choices_is_not_pinned_on_one(
     """It comes and goes by itself: forcing a bad build's choices does not bring it back, so nobody
     is accused."""
     session = open_model(
-        _chain(tmp_path / "chain.onnx"), "fake:fault=wrong,rate=0.5,tactics=3,seed=5"
+        tanh_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,rate=0.5,tactics=3,seed=5"
     )
     assert session.step("compare").finish.outcome.verdict == "fails"
     done = session.step("tactics", builds=4)
@@ -138,7 +125,7 @@ def test_the_comparison_ends_by_its_budget_and_accuses_nobody_unproven(
     """Free builds and forced ones count; it ends once there is a good and a bad one, and says
     so."""
     session = open_model(
-        _chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4"
+        tanh_chain(tmp_path / "chain.onnx"), "fake:fault=wrong,nodes=layer2,tactics=3,bad=1,seed=4"
     )
     session.step("compare")
     before = session.findings

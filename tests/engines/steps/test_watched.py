@@ -5,30 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import onnx
-from onnx import TensorProto, helper
 
 from narrowdown.engines.probe import Measure
 
-
-def chain(path: Path, length: int = 4) -> Path:
-    nodes = [
-        helper.make_node("Tanh", [f"t{i}"], [f"t{i + 1}"], name=f"layer{i}") for i in range(length)
-    ]
-    ends = [helper.make_tensor_value_info(f"t{i}", TensorProto.FLOAT, [2, 3]) for i in (0, length)]
-    graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:])
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
-    )
-    return path
-
+from .conftest import tanh_chain
 
 CURED = "fake:fault=wrong,nodes=layer2,marks=cure"
 SEEN = "fake:fault=wrong,nodes=layer2,marks=keep"
 
 
 def test_what_outputs_hide_stays_hidden(open_model: Callable[..., Any], tmp_path: Path) -> None:
-    session = open_model(chain(tmp_path / "chain.onnx"), CURED)
+    session = open_model(tanh_chain(tmp_path / "chain.onnx", 4), CURED)
     outcome = session.step("layerwise").finish.outcome
     assert outcome.observer == "improves"
 
@@ -37,7 +24,7 @@ def test_a_listener_that_is_told_nothing_is_no_way_to_watch(
     open_model: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Its run fails like the model, and shows no tensor: that is not to have watched."""
-    session = open_model(chain(tmp_path / "chain.onnx"), SEEN)
+    session = open_model(tanh_chain(tmp_path / "chain.onnx", 4), SEEN)
     asked = session.ask
 
     def deaf(probe: Any) -> Any:

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure, Measur
 from narrowdown.engines.workers.pool import Pool, Terms
 
 from ...consents import to_check
-from ...patience import allow
+from ...patience import allow, wait_until
 
 PACKAGES = str(Path(engines.__file__).parents[2])
 
@@ -75,10 +74,7 @@ def test_workers_die_within_a_second_of_a_killed_owner(tmp_path: Path, frozen: b
             os.kill(pid, signal.SIGSTOP)
     owner.kill()
     owner.wait()
-    end = time.monotonic() + 1
-    while any(map(alive, pids)) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not any(map(alive, pids))
+    wait_until(lambda: not any(map(alive, pids)), 1)
 
 
 def test_a_folder_of_the_user_is_not_taken_for_ours(
@@ -219,10 +215,7 @@ def test_what_a_checker_started_ends_with_it(opened: Any) -> None:
 
     assert use(session.root, work).status == "cancelled"
     pids = [int(p) for p in marks.read_text().split()]
-    end = time.monotonic() + 1
-    while any(map(alive, pids)) and time.monotonic() < end:
-        time.sleep(0.01)
-    assert not any(map(alive, pids))
+    wait_until(lambda: not any(map(alive, pids)), 1)
 
 
 # Forks twice, into a session of its own with an empty environment, and waits.
@@ -284,10 +277,7 @@ def test_a_daemon_that_hides_ends_whatever_is_killed(
             os.kill(pid, signal.SIGSTOP)  # none of them may do anything about the others' end
         for pid in victims:
             os.kill(pid, signal.SIGKILL)
-        end = time.monotonic() + 10
-        while alive(daemon) and time.monotonic() < end:
-            time.sleep(0.01)
-        assert not alive(daemon)
+        wait_until(lambda: not alive(daemon))
     finally:
         owner.kill()
         owner.communicate(timeout=allow(30))

@@ -37,7 +37,7 @@ from narrowdown.wizard.session.lock import Lock
 from narrowdown.wizard.session.problems import Held, SessionProblem
 from narrowdown.wizard.session.single import single_flow
 
-from ...patience import allow
+from ...patience import allow, wait_until
 
 
 @contextlib.contextmanager
@@ -95,6 +95,19 @@ def attached(place: Path, role: str = "controller", name: str = "") -> Client:
         client.close()
         time.sleep(0.02)
     raise AssertionError("no runner came up")
+
+
+def in_question(place: Path, name: str = "") -> Client:
+    """The controller of a runner that asks its first question."""
+    client = attached(place, name=name)
+    until(client, "ask")
+    return client
+
+
+def stop(client: Client) -> None:
+    client.send({"do": "stop", "hard": True})
+    client.wait(10)
+    client.close()
 
 
 def test_one_controls_and_others_watch(place):
@@ -195,9 +208,7 @@ def test_garbage_on_the_socket_hurts_nobody(place):
 def test_a_runner_ends_with_its_controller(place, monkeypatch):
     monkeypatch.setattr(control, "GRACE", 0.1)
     with at_work(place, Options(policy="person")) as codes:
-        client = attached(place)
-        until(client, "ask")
-        client.close()
+        in_question(place).close()
     assert codes == [130]
     assert "controlled" in state(place).closed.reason
 
@@ -205,8 +216,7 @@ def test_a_runner_ends_with_its_controller(place, monkeypatch):
 def test_a_detached_runner_goes_on_and_takes_the_next_controller(place, monkeypatch):
     monkeypatch.setattr(control, "GRACE", 0.1)
     with at_work(place, Options(policy="person")) as codes:
-        client = attached(place)
-        until(client, "ask")
+        client = in_question(place)
         assert client.send({"do": "detach"})["ok"]
         client.close()
         time.sleep(1.0)
@@ -221,9 +231,7 @@ def test_a_question_with_nobody_there_ends_the_runner(place, monkeypatch):
     monkeypatch.setattr(control, "IDLE", 0.3)
     monkeypatch.setattr(control, "GRACE", 60.0)
     with at_work(place, Options(policy="person")) as codes:
-        client = attached(place)
-        until(client, "ask")
-        client.close()
+        in_question(place).close()
     assert codes == [3]
     assert (state(place).here.question is not None, state(place).here.answer) == (True, "")
 
@@ -298,11 +306,7 @@ def test_another_user_is_not_in_the_way(tmp_path, place, everybodys, monkeypatch
             name.rmdir()
         else:
             planted(name)
-        client = attached(place)
-        assert client.role == "controller"
-        client.send({"do": "stop", "hard": True})
-        client.wait(10)
-        client.close()
+        stop(attached(place))
     assert socket_path(place).is_relative_to(tmp_path / "home")
 
 
@@ -330,11 +334,7 @@ def test_a_runner_started_in_other_surroundings_is_found(tmp_path, place, monkey
             time.sleep(0.01)
         monkeypatch.delenv("XDG_RUNTIME_DIR")
         assert not socket_path(place).is_relative_to(tmp_path / f"narrowdown-{os.getuid()}")
-        client = attached(place)
-        assert client.role == "controller"
-        client.send({"do": "stop", "hard": True})
-        client.wait(10)
-        client.close()
+        stop(attached(place))
 
 
 def test_a_session_does_not_say_where_to_connect(tmp_path, place, monkeypatch):
@@ -362,11 +362,7 @@ def test_the_socket_is_private_and_its_path_may_be_long(tmp_path, place, monkeyp
     assert path == socket_path(place)
     assert path != socket_path(tmp_path / "other")
     with at_work(place, Options(policy="person")):
-        client = attached(place)
-        assert client.role == "controller"
-        client.send({"do": "stop", "hard": True})
-        client.wait(10)
-        client.close()
+        stop(attached(place))
     assert not path.exists()
     path.parent.chmod(0o777)
     assert not socket_path(place).is_relative_to(deep), (
@@ -401,9 +397,7 @@ def test_the_socket_file_is_0600(place):
     with at_work(place, Options(policy="person")):
         client = attached(place)
         assert stat.S_IMODE(socket_path(place).stat().st_mode) == 0o600
-        client.send({"do": "stop", "hard": True})
-        client.wait(10)
-        client.close()
+        stop(client)
     assert not socket_path(place).exists()
 
 
@@ -491,16 +485,9 @@ def test_kill_9_of_the_runner_leaves_nobody_and_resume_measures_nothing_twice(sh
         time.sleep(0.005)
     os.kill(pid, signal.SIGKILL)
     assert client.wait(10) is None
-    workers = subprocess.run(
-        ["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False
-    )
-    end = time.monotonic() + allow(5)
-    while workers.stdout and time.monotonic() < end:
-        time.sleep(0.1)
-        workers = subprocess.run(
-            ["pgrep", "-f", str(shapes)], capture_output=True, text=True, check=False
-        )
-    assert not workers.stdout, "workers die with their runner"
+    # Workers die with their runner.
+    pgrep = ["pgrep", "-f", str(shapes)]
+    wait_until(lambda: not subprocess.run(pgrep, capture_output=True, check=False).stdout, 5)
     assert (
         "ended" in client.send({"do": "stop"})["error"]
         or "No runner" in client.send({"do": "stop"})["error"]
@@ -526,15 +513,12 @@ def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
         [sys.executable, "-c", code, str(shapes)], stdout=subprocess.PIPE, text=True
     )
     assert parent.stdout is not None
-    pid = int(parent.stdout.readline())
+    assert parent.stdout.readline()
     watcher = Client(shapes)
     until(watcher, "offer")
     parent.kill()
     parent.wait()
-    end = time.monotonic() + allow(10)
-    while watcher.alive() and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not watcher.alive(), f"runner {pid} outlived its only client"
+    wait_until(lambda: not watcher.alive())
     assert folders.load(shapes).closed.exit_code == 130
 
 
@@ -543,10 +527,7 @@ def test_a_runner_that_takes_long_to_listen_is_greeted_all_the_same(shapes, monk
     stopped as if we had gone."""
     monkeypatch.setattr(client_module, "START", 0.0)
     client = Client.start(shapes, Options(policy="person", offers=True))
-    end = time.monotonic() + allow(20)
-    while client._socket is None and time.monotonic() < end:
-        time.sleep(0.02)
-    assert client._socket is not None
+    wait_until(lambda: client._socket is not None, 20)
     client.close()
     assert client.wait(allow(20)) == 130
 
@@ -560,15 +541,11 @@ def test_a_flow_that_is_gone_starts_no_runner(shapes):
 def test_one_who_only_watches_never_takes_over(place, monkeypatch):
     monkeypatch.setattr(control, "GRACE", 0.1)
     with at_work(place, Options(policy="person", detach=True)) as codes:
-        first = attached(place, name="Ada")
-        until(first, "ask")
+        first = in_question(place, "Ada")
         watcher, second = attached(place, "watch", name="Eve"), Client.attach(place, name="Bob")
         assert watcher.progress()["watching"]
         first.close()
-        end = time.monotonic() + allow(5)
-        while not second.progress()["free"] and time.monotonic() < end:
-            time.sleep(0.02)
-        assert second.progress()["free"], "the one who held it has gone"
+        wait_until(lambda: second.progress()["free"], 5)  # the one who held it has gone
         for asked in (
             {"do": "answer", "answer": "no"},
             {"do": "stop"},
@@ -597,10 +574,7 @@ def test_a_runner_that_is_ending_is_waited_for(place, monkeypatch):
     oracle.hold = asyncio.Event()  # never set: a probe that takes long
     with at_work(place, Options(), oracle) as codes:
         client = attached(place, name="Ada")
-        end = time.monotonic() + allow(10)
-        while not any(isinstance(probe, Measure) for probe in oracle.ran):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: any(isinstance(probe, Measure) for probe in oracle.ran))
         assert client.send({"do": "stop"})["ok"]
         client.close()
         started: list[bool] = []
@@ -626,10 +600,7 @@ def test_a_runner_whose_session_is_closed_is_waited_for_and_followed(place, monk
 
     with at_work(place, Options(), Lingering()) as codes:
         client = attached(place)
-        end = time.monotonic() + allow(10)
-        while not any(isinstance(event, e.SessionClosed) for event in client.poll()):
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: any(isinstance(event, e.SessionClosed) for event in client.poll()))
         threading.Timer(0.2, leave.set).start()
         started: list[bool] = []
         monkeypatch.setattr(
@@ -711,9 +682,7 @@ def test_control_goes_back_where_whoever_took_it_has_gone(place, monkeypatch, de
         assert third.take_over()["ok"]
         second._disconnect()  # as by a kill: it has nothing to give back any more
         third._disconnect()
-        end = time.monotonic() + allow(10)
-        while first.progress()["watching"] and time.monotonic() < end:
-            time.sleep(0.01)
+        wait_until(lambda: not first.progress()["watching"])
         told = first.progress()
         assert (first.role, told["watching"], told["taken"], told["free"]) == (
             "controller",
@@ -747,10 +716,7 @@ def test_a_runner_that_does_not_answer_is_not_taken_over(shapes, monkeypatch):
             "ok"
         ]  # the wish of the one that gave up has been read by then
         assert first.send({"do": "note", "text": "mine"})["ok"]
-        end = time.monotonic() + allow(10)
-        while first.progress()["watching"] and time.monotonic() < end:
-            time.sleep(0.01)
-        assert not first.progress()["watching"]
+        wait_until(lambda: not first.progress()["watching"])
         assert second.take_over()["ok"]
         os.kill(pid, signal.SIGKILL)  # in the middle: nobody holds it, and nothing is lost
         for client in (first, second):

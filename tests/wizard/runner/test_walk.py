@@ -490,6 +490,10 @@ class Watched:
             await asyncio.sleep(0.001)
         raise AssertionError(f"never {phase} at {node}: {self.runner.control.phase}")
 
+    async def comes(self, holds) -> None:
+        while not holds():
+            await asyncio.sleep(0)
+
     async def ask(self, do: str, **rest) -> None:
         reply = await self.runner.control.handle({"do": do, **rest}, None)
         assert reply["ok"], reply
@@ -611,8 +615,7 @@ def test_rewinding_while_a_step_runs_cancels_it(tmp_path):
         oracle.hold = asyncio.Event()
         await w.ask("answer", answer="yes")
         await w.until("running", "second")
-        while not oracle.running:
-            await asyncio.sleep(0)
+        await w.comes(lambda: oracle.running)
         await w.ask("rewind", to="first")
         await w.until("ask", "first")
         oracle.hold.set()
@@ -654,8 +657,7 @@ def test_a_session_stops_when_its_budget_is_over_whatever_is_at_work(tmp_path):
 
     async def go() -> int:
         w = Watched(tmp_path, oracle, Options(detach=True, budget=1e6))
-        while not oracle.running:
-            await asyncio.sleep(0)
+        await w.comes(lambda: oracle.running)
         w.runner._keep_budget(9e5)
         assert not w.runner.control.stopping
         w.runner._keep_budget(1e6)
@@ -680,11 +682,9 @@ def test_a_search_is_ended_with_its_smallest_part_and_replays_alike(tmp_path):
             "ok": False,
             "error": "No search is running that has found a smaller part.",
         }
-        while not w.runner.control.tried():
-            await asyncio.sleep(0)
+        await w.comes(w.runner.control.tried)
         oracle.hold = asyncio.Event()
-        while not oracle.running:
-            await asyncio.sleep(0)
+        await w.comes(lambda: oracle.running)
         tried = w.runner.control.tried()
         await w.ask("policy", policy="person", offers=True)
         await w.ask("settle")
@@ -718,8 +718,7 @@ def test_stopping_keeps_the_session_and_resume_goes_on(tmp_path, hard):
         w = Watched(tmp_path, oracle, Options(detach=True))
         await w.until("running", "second")
         oracle.hold = asyncio.Event()
-        while not oracle.running:
-            await asyncio.sleep(0)
+        await w.comes(lambda: oracle.running)
         before = len(finished(tmp_path))
         await w.ask("stop", hard=hard)
         oracle.hold.set()
@@ -767,11 +766,12 @@ def test_running_an_offered_step_ends_a_pause(tmp_path):
     assert asyncio.run(go()) == 130
 
 
-def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
-    class Broken(Oracle):
-        def answer(self, probe):
-            raise RuntimeError("the pool fell over")
+class Broken(Oracle):
+    def answer(self, probe):
+        raise RuntimeError("the pool fell over")
 
+
+def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
     assert walk(tmp_path, Broken()) == 70
     assert "logs/runner.log" in state(tmp_path).closed.reason
     assert walk(tmp_path, Oracle()) == 0
@@ -779,10 +779,6 @@ def test_our_own_fault_is_exit_70_with_the_session_safe(tmp_path):
 
 def test_what_fails_once_the_program_was_changed_is_no_answer_of_a_step(tmp_path, monkeypatch):
     """The step ended as failed for good, and a resume went on without it."""
-
-    class Broken(Oracle):
-        def answer(self, probe):
-            raise RuntimeError("the pool fell over")
 
     def falls(ctx):
         yield Import(path=ctx.problem.model, digest="d")
@@ -840,16 +836,22 @@ def test_timeouts_follow_the_first_build(tmp_path):
     assert PROBLEM.timeout == 0.0
 
 
+class Timed(Oracle):
+    """Keeps what each probe may take."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.given = []
+
+    async def run(self, probe, timeout=0.0, log=""):
+        self.given.append((probe, timeout))
+        return await super().run(probe, timeout, log)
+
+
 def test_a_quick_reference_does_not_shorten_what_the_engine_may_take(tmp_path):
     """Seen on a GPU: the reference, asked first, took 10 ms, and the engine's build of minutes was
     stopped after 30 s."""
-    given: list[tuple[str, float]] = []
-
-    class Listening(Oracle):
-        async def run(self, probe, timeout=0.0, log=""):
-            if isinstance(probe, Measure):
-                given.append((probe.engine, timeout))
-            return await super().run(probe, timeout, log)
+    oracle = Timed()
 
     def reference_first(ctx):
         yield Import(path=ctx.problem.model, digest="d")
@@ -857,8 +859,9 @@ def test_a_quick_reference_does_not_shorten_what_the_engine_may_take(tmp_path):
             yield measure(range(32), attempt, engine=engine)
         return Finish(LookOutcome(verdict="passes"), ctx.findings)
 
-    walk(tmp_path, Listening(), steps={**STEPS, "look": spec("look", reference_first)})
+    walk(tmp_path, oracle, steps={**STEPS, "look": spec("look", reference_first)})
     first, then = limits.FIRST_TIMEOUT, limits.TIMEOUT_FLOOR
+    given = [(probe.engine, limit) for probe, limit in oracle.given if isinstance(probe, Measure)]
     assert given == [(REFERENCE, first), (ENGINE, first), (ENGINE, then), (REFERENCE, then)]
 
 
@@ -934,14 +937,9 @@ def test_a_probe_at_work_for_long_is_spoken_of(tmp_path, monkeypatch):
 def test_every_probe_has_a_limit(tmp_path):
     """Also those that are no builds: a script that never returns must not hold a session for
     ever."""
-    given: dict[str, float] = {}
-
-    class Listening(Oracle):
-        async def run(self, probe, timeout=0.0, log=""):
-            given[type(probe).__name__] = timeout
-            return await super().run(probe, timeout, log)
-
-    walk(tmp_path, Listening())
+    oracle = Timed()
+    walk(tmp_path, oracle)
+    given = {type(probe).__name__: limit for probe, limit in oracle.given}
     assert min(given.values()) > 0
     assert given["Import"] == limits.FIRST_TIMEOUT
     assert {"Inspect", "Import", "Measure"} <= set(given)

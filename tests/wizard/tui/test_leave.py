@@ -3,7 +3,6 @@ the terminal, by a kill."""
 
 import json
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 
 from narrowdown.wizard.demo import MODELS
 
-from ...patience import allow
+from ...patience import wait_until
 from .terminal import Terminal
 
 SHAPES = [str(MODELS / "shapes_cnn.onnx"), "--inputs", str(MODELS / "shapes_cnn_in.npz")]
@@ -79,19 +78,12 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait(until: Callable[[], object], seconds: float = 60.0) -> None:
-    begun = time.monotonic()
-    while not until():
-        assert time.monotonic() - begun < allow(seconds), "it never came to that"
-        time.sleep(0.05)
-
-
 def left_alone(session: Path) -> bool:
     """Wait until the runner has seen that its screen is gone, and for longer than a lost client is
     waited for where work ends with it. Whether it is still there."""
-    wait(lambda: snapshot(session)["holder"] == "")
+    wait_until(lambda: snapshot(session)["holder"] == "")
     seen = snapshot(session)["ts"]
-    wait(lambda: snapshot(session)["ts"] > seen + 1.5)
+    wait_until(lambda: snapshot(session)["ts"] > seen + 1.5)
     return alive(snapshot(session)["pid"])
 
 
@@ -112,7 +104,7 @@ def test_kill_9_of_the_screen(start: Callable[..., Terminal], gate: Gate, tmp_pa
     assert len(events(session, "session.opened")) == 1
     second.press("q")
     assert second.code() == 130
-    wait(lambda: not alive(runner))
+    wait_until(lambda: not alive(runner))
     keys = [event["key"] for event in events(session, "probe.finished")]
     assert len(keys) == len(set(keys))
     assert not events(session, "step.cancelled")
@@ -132,9 +124,9 @@ def test_the_terminal_is_closed(
     session = the_session(tmp_path)
     terminal.hang_up()
     assert left_alone(session)
-    wait(lambda: not terminal.child.isalive())
+    wait_until(lambda: not terminal.child.isalive())
     gate.open()
-    wait(lambda: events(session, "question.asked"))
+    wait_until(lambda: events(session, "question.asked"))
 
 
 @pytest.mark.slow
@@ -203,11 +195,11 @@ def test_another_window_takes_over_and_the_first_takes_it_back(
         mine.press("\x1b[B\r")
         mine.until("your keys count now")
         other.until("Another window has taken over")
-        wait(lambda name=f"process {mine.child.pid}": snapshot(session)["holder"] == name)
+        wait_until(lambda name=f"process {mine.child.pid}": snapshot(session)["holder"] == name)
     first.press("x")
     first.until("Nothing was changed")
     second.child.kill(signal.SIGKILL)
-    wait(lambda: snapshot(session)["holder"] == f"process {first.child.pid}")
+    wait_until(lambda: snapshot(session)["holder"] == f"process {first.child.pid}")
     gate.open()
     first.until("Yes, it fails here")
     first.press("\r")

@@ -1,7 +1,6 @@
 """TensorRT-RTX builds real engines here, with no GPU: every model that it supports, and sentences
 for what it refuses."""
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,8 @@ from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
 from narrowdown.engines.installed import importable
 from narrowdown.wizard.demo import MODELS
+
+from ....here import beside
 
 pytestmark = pytest.mark.skipif(
     not importable("tensorrt_rtx"), reason="TensorRT-RTX is not installed"
@@ -53,16 +54,6 @@ def test_magika_builds_in_fp16(magika: Any) -> None:
     shapes = {name: value.shape for name, value in feeds.items()}
     built = make("tensorrt_rtx:precision=fp16").build(BuildRequest(model, "", feed_shapes=shapes))
     assert built.facts["bytes"] > 100_000
-
-
-def beside(path: Path) -> Any:
-    """A module that is no package's."""
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 TESTS = Path(__file__).parents[3]
