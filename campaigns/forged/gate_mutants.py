@@ -56,7 +56,7 @@ MUTANTS = (
     Mutant(
         "run",
         "wizard/cli/run.py",
-        'trust.admit(problem, getattr(arguments, "yes_run_scripts", ()))',
+        "trust.admit(problem, arguments.yes_run_scripts)",
         f"trust.admit(problem, {_ALL})",
     ),
     Mutant(

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from textual.css.query import NoMatches
 from textual.pilot import WaitForScreenTimeout
 
 from narrowdown.engines.compare.criterion import Criterion, Signature
@@ -458,12 +459,13 @@ def ended(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSession
 
 
 async def settle(pilot: Any, until: Callable[[], bool]) -> None:
-    """Let the app work until a condition holds. What never comes is ended by the test's own
-    limit: Textual's of 30 s a pause was met on a machine with ten times the load of its
-    processors."""
+    """Let the app work until a condition holds, and no widget that it asks for is missing. What
+    never comes is ended by the test's own limit: Textual's of 30 s a pause was met on a machine
+    with ten times the load of its processors."""
     seen = settled = False
     while not settled:
-        seen = seen or until()
+        with contextlib.suppress(NoMatches):
+            seen = seen or until()
         with contextlib.suppress(WaitForScreenTimeout):
             await pilot.pause(None if seen else 0.05)
             settled = seen
