@@ -90,8 +90,8 @@ def fails_alike(findings: Findings, rule: Criterion, m: Measurement) -> bool:
     signature = findings.signature
     if signature is None or m.status != "ok" or not judge_whole(m, rule).failed:
         return False
-    results = list_failing(m.results, rule)
-    result = next((r for r in results if r.sample == signature.sample), None)
+    failing = (r for r in list_failing(m.results, rule) if r.sample == signature.sample)
+    result = next(failing, None)
     if result is None:
         return False
     there = sign_failure(result, rule, result.sample)

@@ -52,8 +52,11 @@ def run_again(model: WholeModel, bounds: Runs, one: float = 0.0) -> Sub[tuple[Fi
         runs = bounds.count_next(at_once, done, spent, one)
         if runs < 1:
             break
-        so_far = f"no failure in {done:,} runs; {runs:,} more"
-        text = so_far if done else f"no failure yet; {runs:,} more runs"
+        text = (
+            f"no failure in {done:,} runs; {runs:,} more"
+            if done
+            else f"no failure yet; {runs:,} more runs"
+        )
         yield Note(text, len(bounds.batches) - number)
         again: Distance = yield from model.compare(runs=runs, exclusive=True)
         m = again.measurement

@@ -138,10 +138,12 @@ class Inquiry(msgspec.Struct, frozen=True):
         return next((r for r in results if r.sample == sample), results[0])
 
 
-def open_inquiry(ctx: StepContext, findings: Findings) -> Sub[Inquiry]:
+def open_inquiry(
+    ctx: StepContext, findings: Findings, passing: Signature | None = None
+) -> Sub[Inquiry]:
     """Describe the working model and return an Inquiry. Raises StepRefused where no failure has
-    been locked."""
-    signature = findings.round_signature or findings.signature
+    been locked, and nothing is asked of what passes (``passing``)."""
+    signature = findings.round_signature or findings.signature or passing
     if signature is None or findings.criterion is None:
         raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
     answer = yield from asked(

@@ -155,8 +155,11 @@ class WholeModel(msgspec.Struct, frozen=True):
         """The engine under test against the reference, run as often as shows a fault that comes and
         goes: alone on the machine then."""
         runs = self.findings.looks
-        again = {"runs": runs, "exclusive": runs > 1}
-        return (yield from self.compare("", "", samples, note=note, **again, **how))
+        return (
+            yield from self.compare(
+                "", "", samples, note=note, runs=runs, exclusive=runs > 1, **how
+            )
+        )
 
     def compare(
         self,

@@ -100,8 +100,7 @@ class _Asker:
         """Whether the error of its group is a tenth of the failure: then it is a suspect."""
         index, criterion = self.oracle.index, self.oracle.criterion
         name = index.shown_names[n]
-        asks = f"does the error of {name} reach the outputs?"
-        note = Note(asks, best=0, tried=self._asked_for)
+        note = Note(f"does the error of {name} reach the outputs?", best=0, tried=self._asked_for)
         self._asked_for += 1
         outputs = tuple(t for t in index.nodes[n].outputs if t in self.added)
         answer: Answer = yield from self.oracle.ask(

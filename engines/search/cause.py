@@ -200,8 +200,12 @@ def find_narrowed(e: Evidence, i: Inner) -> Facts | None:
     )
     if wide is None:
         return None
-    left = say_number(i.score.actual_absmax)
-    return {"wide": wide, "largest": say_number(wide.absmax), "end": INT32, "left": left}
+    return {
+        "wide": wide,
+        "largest": say_number(wide.absmax),
+        "end": INT32,
+        "left": say_number(i.score.actual_absmax),
+    }
 
 
 def find_in_float(e: Evidence, i: Inner) -> Facts | None:
@@ -210,8 +214,11 @@ def find_in_float(e: Evidence, i: Inner) -> Facts | None:
     unit = unit_roundoff("float32")
     if largest <= 1 / unit or i.score.max_abs > 2 * unit * largest:
         return None
-    off = say_number(i.score.max_abs)
-    return {"largest": say_number(largest), "off": off, "whole": 1 / unit}
+    return {
+        "largest": say_number(largest),
+        "off": say_number(i.score.max_abs),
+        "whole": 1 / unit,
+    }
 
 
 def find_other_integers(_: Evidence, i: Inner) -> Facts | None:

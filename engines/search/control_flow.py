@@ -197,8 +197,9 @@ def open_bodies(model: WholeModel) -> Sub[Findings]:
     clean = msgspec.structs.replace(
         findings, model=str(made.facts["model"]), samples=agreed, signature=None
     )
-    note = "does it fail with their nodes in the open?"
-    opened = yield from model.of(clean).run_as_needed(note=note)
+    opened = yield from model.of(clean).run_as_needed(
+        note="does it fail with their nodes in the open?"
+    )
     m = opened.measurement
     locked: Findings = yield from lock_failure(model.ctx, clean, m)
     said = f"{_say_opened(made)}: these nodes stand in their place."

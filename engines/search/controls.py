@@ -6,8 +6,11 @@ Does an engine refuse every part of a model in the words in which it refuses the
 is at fault. An emulation of BF16 takes no model below opset 13, a parser none above the opset that
 it knows: whatever part is cut out is refused, and a search would name whichever node it happened to
 look at last.
+
+And does a loop fail by what is carried from step to step? Then no node is accused.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from narrowdown.engines.asking import Note, Sub
@@ -22,6 +25,9 @@ LINES, LONG = 3, 160  # of what a checker printed last that is shown, and charac
 # Nodes that are tried alone, each of an operator of its own. Chosen, not measured: a reason that lies
 # in one operator spares the others, so two could do; four cost a build of one node each.
 TRIED = 4
+# Carried inputs that are tried: a decoder of 12 layers has 24, and where its error is in each of
+# them none of the first says anything else than the others.
+CARRIED = 12
 
 _NAMED: dict[Literal["identity", "answers"], str] = {
     "identity": "a model that only hands its inputs on",
@@ -74,3 +80,16 @@ def refused_alike(oracle: Oracle) -> Sub[tuple[str, ...]]:
         if not answer.fails:
             return ()
     return oracle.index.names(chosen)
+
+
+def find_carrier(model: WholeModel, sample: str, carried: Mapping[str, str]) -> Sub[str]:
+    """Through which input the error of a loop grows: the one with which it is right once the
+    reference's value is put back in each step; "" where there is none."""
+    if len(carried) == 1:
+        return next(iter(carried))
+    for name in list(carried)[:CARRIED]:
+        note = f"and with the reference's '{name}' put back in each step?"
+        off = yield from model.compare(samples=(sample,), held=(name,), note=note)
+        if off.told and not off.exceeds:
+            return name
+    return ""

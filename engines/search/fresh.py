@@ -35,8 +35,9 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
     failures, saved, said = 0, dict[str, str](), ""
     for attempt in range(repeats):
         note = Note(f"building the case afresh, {attempt + 1} of {repeats}")
-        save = "confirmed" if attempt == 0 else ""
-        question = ask_about(case, build=attempt + 1, save=save, note=note)
+        question = ask_about(
+            case, build=attempt + 1, save="" if attempt else "confirmed", note=note
+        )
         answer: Answer = yield from oracle.ask(question)
         failures += answer.fails
         saved = saved or dict(answer.files)

@@ -106,13 +106,11 @@ def _find_parting(asked: Comparison) -> Sub[Parting]:
     """Where the model parts from the inner values that were recorded, where there are any and they
     are this model's."""
     found: Parted = yield from find_part(asked)
-    if found.index is None or not set(found.errors).difference(found.index.outputs):
+    index, part = found.index, found.part
+    if index is None or part is None or not set(found.errors).difference(index.outputs):
         return Parting(other=found.other)
-    if found.part is None:
-        return Parting(other=found.other)
-    maker = found.index.made_by(found.part.tensor)
-    node = found.index.shown_names[maker.id] if maker else ""
-    return Parting(found.index.tensors[found.part.tensor].name, node)
+    maker = index.made_by(part.tensor)
+    return Parting(index.tensors[part.tensor].name, index.shown_names[maker.id] if maker else "")
 
 
 def _refuse_other_shapes(ctx: StepContext, m: Measurement) -> None:

@@ -71,17 +71,13 @@ class Kept(msgspec.Struct, frozen=True):
         return self.tried if self.outcome == "found" else None
 
 
-def keep_higher(ask: Inquiry, params: PrecisionParams, order: NodeSet = ()) -> Sub[Kept]:
-    """Search the set. ``order``: what can be kept, the likeliest first, where somebody knows."""
-    return (yield from _Keeping(ask, params).run(order))
+class Keeping:
+    """One search. ``order``: what can be kept, the likeliest first, where somebody knows;
+    ``tried``: each set that was tried on samples that it was not made on, with what decided then;
+    ``lost``: samples of batches that joined, wrong with everything kept."""
 
-
-class _Keeping:
-    """One search. ``tried``: each set that was tried on samples that it was not made on, with what
-    decided then. ``lost``: samples of batches that joined, wrong with everything kept."""
-
-    def __init__(self, ask: Inquiry, params: PrecisionParams) -> None:
-        self.ask, self.params = ask, params
+    def __init__(self, ask: Inquiry, params: PrecisionParams, order: NodeSet = ()) -> None:
+        self.ask, self.params, self.order = ask, params, order
         self.oracle = make_oracle(ask)
         self.everywhere = self.oracle.feeds
         self.sets = KeptSets(self.oracle, list_keepable(ask), params.margin or MARGIN)
@@ -89,7 +85,7 @@ class _Keeping:
         self.joined = 0
         self.lost: set[str] = set()
 
-    def run(self, order: NodeSet) -> Sub[Kept]:
+    def run(self) -> Sub[Kept]:
         """Nothing kept must fail and everything kept must pass, else there is nothing to search."""
         ask, sets = self.ask, self.sets
         plain: Measurement = yield from sets.measure((), self.everywhere)
@@ -97,8 +93,10 @@ class _Keeping:
             return self._tell("none-needed", (), plain)
         whole: Measurement = yield from sets.measure(sets.everything, self.everywhere)
         if not judge_whole(whole, ask.criterion).passed:
-            kept = self._tell("not-enough", sets.everything, whole)
-            return msgspec.structs.replace(kept, plain=find_worst(plain, ask.criterion))
+            return msgspec.structs.replace(
+                self._tell("not-enough", sets.everything, whole),
+                plain=find_worst(plain, ask.criterion),
+            )
         held = set_apart(ask.findings, by_sample(plain))
         sets.seen |= set(by_sample(plain)) - held
         sets.basis = Basis(plain, held, find_scale(plain, ask.criterion))
@@ -112,7 +110,7 @@ class _Keeping:
             (yield from allow(sets, deciding)),
             tuple(dict.fromkeys(hardest)),
             self.params.budget,
-            lambda: self._rank(order),
+            self._rank,
         )
         best: Best | None = yield from keep_fewest(hunt, likely, self._try_on)
         if best is None:
@@ -141,13 +139,13 @@ class _Keeping:
                 seeds = seeds | {layer.node}
         return tuple(sorted(seeds & can))
 
-    def _rank(self, order: NodeSet) -> Sub[NodeSet]:
+    def _rank(self) -> Sub[NodeSet]:
         """What can be kept, what is wrong by the most alone first: of layers by what they lose to
         quantization, of nodes by one build of all side by side, of an emulation of the precision
         where the engine takes seconds to build and the emulation fails as it does."""
         ask, everything = self.ask, self.sets.everything
-        if order:
-            return order
+        if self.order:
+            return self.order
         if len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
             rows: tuple[LayerRow, ...] = yield from rank_layers(self.oracle, find_layers(ask.index))
             return tuple(row.node for row in rows if row.movable)
@@ -234,8 +232,13 @@ class _Keeping:
             cost=f"{len(keep)} of {every} {what}",
             unseen=unseen,
         )
-        reason = "" if m.status == "ok" else m.message
-        return Kept(outcome, tried, dict(m.artifacts), sets.spent, reason=reason)
+        return Kept(
+            outcome,
+            tried,
+            dict(m.artifacts),
+            sets.spent,
+            reason="" if m.status == "ok" else m.message,
+        )
 
 
 def list_keepable(ask: Inquiry) -> tuple[int, ...]:

@@ -170,11 +170,10 @@ def find_same_operator(ask: Inquiry, second: Culprit) -> Sub[Alike]:
         if over(score, ask.criterion) and (score.new_nonfinite > 0) == lost
     }
     keep = tuple(sorted(wrong & others))
-    why = "{many} of that operator fail alone in the same way"
     return Alike(
         along=index.names(keep),
         keep=keep,
-        why=why,
+        why="{many} of that operator fail alone in the same way",
         earlier=same[0] if keep else None,
     )
 

@@ -106,9 +106,8 @@ def find_cancelled_terms(e: Evidence, i: Inner) -> Facts | None:
     read = e.list_read(i)
     off = max((s.rel_l2 for s in read), default=0.0)
     times = i.score.rel_l2 / (ROUNDINGS * e.unit)
-    if not (e.emulating or precise) or i.op not in SIGNED_SUMS:
-        return None
-    if times <= ROUNDINGS or i.score.rel_l2 <= ROUNDINGS * off:
+    cancels = times > ROUNDINGS and i.score.rel_l2 > ROUNDINGS * off
+    if not (e.emulating or precise) or i.op not in SIGNED_SUMS or not cancels:
         return None
     largest = max((s.absmax for s in read), default=0.0)
     of = f", of values up to {largest:.3g}," if largest else ""

@@ -123,8 +123,9 @@ def measure_noise(
     feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
     if not feeds or not any(oracle.index.tensors[t].floating for t in oracle.index.inputs):
         return {}
-    fed = Fed(feeds, inputs, DRAWS, "inputs")
-    answer = yield from oracle.ask(Question(fed=fed, reference=True))
+    answer = yield from oracle.ask(
+        Question(fed=Fed(feeds, inputs, DRAWS, "inputs"), reference=True)
+    )
     moved = by_sample(answer.measured) if answer.measured.status == "ok" else {}
     return {s: worst(rows, oracle.criterion)[2] for s, rows in moved.items() if s in samples}
 

@@ -39,8 +39,7 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import ALL_HELD, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial
-from narrowdown.engines.search.carriers import find_carrier
-from narrowdown.engines.search.controls import find_helpless, refused_alike
+from narrowdown.engines.search.controls import find_carrier, find_helpless, refused_alike
 from narrowdown.engines.search.determined import find_random
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.independent import Heard
@@ -148,15 +147,19 @@ def _look_around(
         faultless = yield from _measure_faultless(model)
     # In FP32 float64 tells what a right engine's rounding costs; not how far golden outputs are.
     judge = parse(tried.heard.judge or "none")
-    exact = judge.get("precision") == "fp64" and not recorded(ctx.reference)
-    exact = exact and model.rule.precision == "fp32"
+    exact = (
+        model.rule.precision == "fp32"
+        and judge.get("precision") == "fp64"
+        and not recorded(ctx.reference)
+    )
     emulated = tried.heard.error if faultless.error is None and exact else faultless.error
     findings = msgspec.structs.replace(model.findings, emulated=emulated)
     firm = _Firm()
     if not tried.verdict and (faultless.error or 0.0) > model.rule.tolerance:
         firm = yield from _hold_firmly(model.of(findings))
         findings, m = firm.findings or findings, firm.measurement or m
-    runs, failures, near = 1, int(findings.signature is not None), NONE_MADE
+    runs, failures = 1, int(findings.signature is not None)
+    near = NONE_MADE
     if not tried.verdict and findings.signature is None:
         findings, runs, failures = yield from run_again(
             model.of(findings), params.look_again, m.run_seconds
@@ -168,9 +171,11 @@ def _look_around(
     model = model.of(findings)
     tried = msgspec.structs.replace(tried, model=model, measurement=m)
     curve, carrier = yield from _look_at_loop(model, m)
-    outcome = _sum_up(tried, faultless, runs, failures)
-    profile = profile_by_depth([row.error for row in curve])
-    outcome = msgspec.structs.replace(outcome, profile=profile, **sum_up_curve(curve, carrier))
+    outcome = msgspec.structs.replace(
+        _sum_up(tried, faultless, runs, failures),
+        profile=profile_by_depth([row.error for row in curve]),
+        **sum_up_curve(curve, carrier),
+    )
     told = (
         words.say_made_up(findings, outcome),
         firm.said,
@@ -191,15 +196,16 @@ def _look_around(
 def _look_at_loop(model: WholeModel, m: Measurement) -> Sub[tuple[list[CurveRow], str]]:
     """The curve of the sequence that fails, else of the first, and the carried input through which
     the error grows; nothing of what is no loop."""
-    findings, carrier, own = model.findings, "", Measurement()
+    findings = model.findings
     feed = (findings.sample or findings.samples[0].id).partition("/")[0]
     info = next(s for s in findings.samples if s.id == feed)
-    if findings.signature is not None and info.steps:
-        held = yield from model.compare(samples=(feed,), held=ALL_HELD, curve=True)
-        own = held.measurement
-    if findings.signature is not None and findings.loop:
-        carrier = yield from find_carrier(model, feed, info.carried)
-    return draw_curve(read_steps(m, feed), read_steps(own, feed), info, model.rule), carrier
+    free = read_steps(m, feed)
+    if findings.signature is None or not info.steps:
+        return draw_curve(free, (), info, model.rule), ""
+    held = yield from model.compare(samples=(feed,), held=ALL_HELD, curve=True)
+    own = read_steps(held.measurement, feed)
+    carrier = (yield from find_carrier(model, feed, info.carried)) if findings.loop else ""
+    return draw_curve(free, own, info, model.rule), carrier
 
 
 class _Firm(NamedTuple):
@@ -425,9 +431,7 @@ def _compare_by_check(
 ) -> Steps[CompareOutcome]:
     verdict = judge_check(m, findings.rule)
     findings = yield from lock_failure(ctx, findings, m)
-    helpless = ""
-    if verdict.failed:
-        helpless = yield from find_helpless(WholeModel(ctx, findings))
+    helpless = (yield from find_helpless(WholeModel(ctx, findings))) if verdict.failed else ""
     kinds: dict[str, Verdict] = {"fail": "fails", "pass": "passes"}
     says = kinds.get(verdict.kind, "gives no answer")
     detail = f" ({verdict.detail})" if verdict.detail else ""
@@ -448,15 +452,15 @@ def _finish_without_outputs(
 ) -> Steps[CompareOutcome]:
     """The engine did not get as far as outputs: a failure of its own kind, when it is the engine's;
     else nothing can be said."""
-    base, alone = _start(ctx, findings), tuple[str, ...]()
+    base = _start(ctx, findings)
     if m.status == "ok":  # the engine was built, and cannot be run here
         reason = ctx.engine_info.reason("run").rstrip(".")
         said = f"The model builds, but whether its results are right cannot be seen here: {reason}."
         outcome = msgspec.structs.replace(base, verdict="built", message=said)
         return Finish(outcome, findings, decisive={"whole": (probe_whole(ctx, findings),)})
     # Of an engine that was built before no part can be asked whether it is refused alike.
-    if not (base.as_built or no_reference):
-        alone = yield from _find_refused_alike(ctx, findings)
+    blind = base.as_built or no_reference
+    alone = () if blind else (yield from _find_refused_alike(ctx, findings))
     verdict: Verdict = "unresolved" if base.failure == "none" else "fails"
     if base.failure == "build":
         verdict = "refused-whole" if alone else "refused"

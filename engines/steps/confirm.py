@@ -305,16 +305,15 @@ def _message(
 ) -> str:
     """``last``: the round after which no further one comes; 0: one does where it fails still.
     ``of``: the nodes of the model."""
+    nodes = seen.culprit.case.nodes
     also = ""
     if standing == "wide":
-        many = f"{len(seen.culprit.case.nodes)} of {of}"
-        also = f" That is most of the model ({many}), so no node is blamed for what is left: it adds up."
+        also = f" That is most of the model ({len(nodes)} of {of}), so no node is blamed for what is left: it adds up."
     elif standing == "known":
         also = " This case was found before: patching it did not make the rest pass."
     elif without.left.still:
         more = f" {last} rounds are the most that one session takes, so a workaround is looked for."
         also = f" With it patched by reference values the model still fails: there is another culprit.{more if last else ''}"
-    nodes = seen.culprit.case.nodes
     size = f"{len(nodes)} node fails" if len(nodes) == 1 else f"{len(nodes)} nodes fail"
     return f"{size} in {seen.failures} of {repeats} fresh builds. {seen.culprit.evidence}{say_alike(without.others)}{also}"
 

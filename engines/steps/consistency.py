@@ -62,8 +62,9 @@ def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
             )
         if parts:
             outcome = yield from _judge(model, outcome, stale)
-            shown = probe_whole(ctx, findings, vary=way)
-            return Finish(outcome, findings, decisive={"whole": (shown,)})
+            return Finish(
+                outcome, findings, decisive={"whole": (probe_whole(ctx, findings, vary=way),)}
+            )
     verdict: Literal["no-batch", "consistent", "unresolved"] = "consistent"
     told = f"The engine agrees with itself {', '.join(asked)}: {wrong_by(outcome.error, outcome.metric)} at most."
     if NO_BATCH in findings.notes:  # seen by the reference, before any way with rows could be asked

@@ -14,12 +14,14 @@ from narrowdown.engines.exporting.parting import (
     RULE,
     Blamed,
     Comparison,
+    Part,
     Parted,
     blame_module,
     find_part,
     make_culprit,
 )
 from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Steps, StepSpec
@@ -63,14 +65,15 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     )
     if found.other or found.why:
         return Finish(_say_other(outcome, found), findings)
+    # Where no output is off by more than FP32 allows, the session goes on, and a place inside is
+    # told all the same.
+    departs = (outcome.error or 0.0) > RULE.tolerance
+    outcome = msgspec.structs.replace(outcome, verdict="export" if departs else "right")
     if found.part is None or found.index is None:
-        verdict: Literal["right", "export"] = (
-            "export" if (outcome.error or 0.0) > RULE.tolerance else "right"
-        )
         told = say_agreement(outcome, exported)
-        return Finish(msgspec.structs.replace(outcome, verdict=verdict, message=told), findings)
+        return Finish(msgspec.structs.replace(outcome, message=told), findings)
     blamed = blame_module(found.index, found.part, exported)
-    outcome = _place(outcome, found, blamed)
+    outcome = _place(outcome, found.index, found.part, found.exact, blamed)
     if outcome.verdict == "right":
         return Finish(outcome, findings)
     culprit = make_culprit(found, outcome.message, SPEC.name)
@@ -89,29 +92,26 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     )
 
 
-def _place(outcome: ExportOutcome, found: Parted, blamed: Blamed) -> ExportOutcome:
-    """The outcome with the place. Where no output is off by more than FP32 allows, the session goes
-    on, and the place is told all the same."""
-    assert found.part is not None
-    assert found.index is not None
+def _place(
+    outcome: ExportOutcome, index: GraphIndex, part: Part, exact: float | None, blamed: Blamed
+) -> ExportOutcome:
+    """The outcome with the place. ``exact``: how far float64 is off there."""
     placed = msgspec.structs.replace(
         outcome,
-        verdict="export" if (outcome.error or 0.0) > RULE.tolerance else "right",
         module=blamed.module or "(the module itself)",
         module_class=blamed.module_class,
         source=blamed.source,
         differs=blamed.differs,
-        tensor=found.index.tensors[found.part.tensor].name,
-        nodes=found.index.names(found.part.nodes),
-        inner_error=found.part.own,
-        float64=found.exact,
+        tensor=index.tensors[part.tensor].name,
+        nodes=index.names(part.nodes),
+        inner_error=part.own,
+        float64=exact,
     )
-    return msgspec.structs.replace(placed, message=say_place(placed, found))
+    return msgspec.structs.replace(placed, message=say_place(placed))
 
 
-def say_place(outcome: ExportOutcome, found: Parted) -> str:
+def say_place(outcome: ExportOutcome) -> str:
     """Where the export departs, and how that was seen."""
-    assert found.part is not None
     kind = f" ({outcome.module_class})" if outcome.module_class else ""
     where = f" at {outcome.source}" if outcome.source else ""
     begun = (
@@ -119,7 +119,7 @@ def say_place(outcome: ExportOutcome, found: Parted) -> str:
         if outcome.verdict == "export"
         else "The outputs agree, and inside of the module one value does not. It is made in"
     )
-    own = found.part.own
+    own = outcome.inner_error
     alone = (
         f" Fed with PyTorch's own values, this part alone is {wrong_by(own, RULE.metric)}."
         if own is not None and own > CLEAR
@@ -128,8 +128,8 @@ def say_place(outcome: ExportOutcome, found: Parted) -> str:
         else ""
     )
     exact = (
-        f" In float64 it is {wrong_by(found.exact, RULE.metric)}, so rounding is not the reason."
-        if found.exact and found.exact > CLEAR
+        f" In float64 it is {wrong_by(outcome.float64, RULE.metric)}, so rounding is not the reason."
+        if outcome.float64 and outcome.float64 > CLEAR
         else ""
     )
     before = f" {outcome.agreeing} of {outcome.compared} inner values agree."
@@ -140,7 +140,7 @@ def say_place(outcome: ExportOutcome, found: Parted) -> str:
 def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
     """What is told where no inner value departs."""
     worst = wrong_by(outcome.error, RULE.metric)
-    if outcome.error is not None and outcome.error > RULE.tolerance:
+    if outcome.verdict == "export":
         why = f" ({exported.unpaired})" if exported.unpaired else ""
         return f"The ONNX model's outputs are {worst} beside PyTorch's, and none of {outcome.compared} inner values departs{why}."
     inner = f" All {outcome.compared} recorded values agree." if outcome.compared else ""
@@ -152,8 +152,11 @@ def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:
         return msgspec.structs.replace(
             outcome, message=f"The export could not be checked: {found.why}"
         )
-    told = f"The recorded values do not fit: {found.other} Export again."
-    return msgspec.structs.replace(outcome, verdict="other", message=told)
+    return msgspec.structs.replace(
+        outcome,
+        verdict="other",
+        message=f"The recorded values do not fit: {found.other} Export again.",
+    )
 
 
 SPEC = StepSpec(

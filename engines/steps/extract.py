@@ -113,8 +113,7 @@ def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isol
     if found.trials is None and ordered:
         # The whole model is another one there, whose first build takes as long.
         most = min(params.most_nodes, len(ask.index.nodes) // 2)
-        there = make_oracle(ask.of(ordered))
-        found = yield from isolate_first(there, suspects, most)
+        found = yield from isolate_first(make_oracle(ask.of(ordered)), suspects, most)
     if found.trials is None:
         why = found.why or "layerwise named no node"
         return Isolated(why=f"{why}; so it takes company that a search of the whole model finds")

@@ -103,8 +103,9 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
         )
     index = described.index
     family = parse(ctx.engine).name
-    ops = tuple(sorted({n.op for n in index.nodes}))
-    recalled = yield from asked(Recall(family=family, ops=ops))
+    recalled = yield from asked(
+        Recall(family=family, ops=tuple(sorted({n.op for n in index.nodes})))
+    )
     if recalled.status != "ok":
         return Finish(KnownOutcome(message=recalled.message), findings)
     bugs = [msgspec.convert(b, Bug) for b in recalled.facts["bugs"]]
@@ -112,8 +113,7 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
     alike = list_lookalikes(findings, index, bugs, version=view.version, precision=view.precision)
     rows: list[KnownRow] = []
     for bug, nodes in alike[:ASKED]:
-        names = index.names(nodes)
-        rows.append((yield from _try_bug(ctx, findings, bug, names)))
+        rows.append((yield from _try_bug(ctx, findings, bug, index.names(nodes))))
     rows.sort(key=lambda row: (not row.confirmed, row.shown == "passes"))
     found = tuple(msgspec.convert(row, Lookalike, from_attributes=True) for row in rows)
     return Finish(
@@ -231,7 +231,6 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         said = f"It looks like none of the bugs of {family} in the table (narrowdown known lists them)."
         return KnownOutcome(verdict="none", message=said)
     first = rows[0]
-    message = say_lookalike(first) + _say_doubt(first)
     return KnownOutcome(
         verdict="known" if first.confirmed else "looks-like",
         bug=first.bug,
@@ -243,7 +242,7 @@ def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:
         alike=len(rows),
         confirmed=sum(r.confirmed for r in rows),
         trigger=first.trigger,
-        message=message,
+        message=f"{say_lookalike(first)}{_say_doubt(first)}",
     )
 
 

@@ -186,8 +186,9 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
     seen: Watched = yield from watch_tensors(oracle, Packing(params.batch_bytes))
     look = _Look(ask, seen)
     if look.observer == "reproduces":
-        half = Packing(params.batch_bytes // 2)
-        look.added = yield from measure_alone(oracle, seen.inherited, half, exactly=True)
+        look.added = yield from measure_alone(
+            oracle, seen.inherited, Packing(params.batch_bytes // 2), exactly=True
+        )
         look.found = yield from accuse(oracle, params.budget, seen.inherited, look.added)
         if not look.found.left:
             look.shares = yield from measure_shares(oracle, look.found.suspects)

@@ -10,7 +10,7 @@ from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
+from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams, say_kept
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.workaround_facts import holds_accused
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
@@ -69,7 +69,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
         return Finish(PrecisionOutcome(outcome="none-needed", message=message), findings)
     findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
-    kept: Kept = yield from keep_higher(ask, params)
+    kept: Kept = yield from Keeping(ask, params).run()
     outcome = PrecisionOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
         builds=kept.builds,

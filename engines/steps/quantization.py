@@ -14,7 +14,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Described, Note, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.failure import choose_feed, list_feeds
-from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
+from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Signature
@@ -34,7 +34,7 @@ from narrowdown.engines.graph.quantized import (
     nodes_on_codes,
 )
 from narrowdown.engines.probe import Describe, Measurement, Requantize, is_given
-from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher
+from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams
 from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import find_worst, say_tried
@@ -107,27 +107,19 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         whole = yield from asked(probe_whole(ctx, findings))
         raise StepRefused(f"{whole.message} Layers that are not built lose nothing.", 6)
     sample = yield from _hardest_sample(ctx, findings)
-    answer = yield from asked(
-        Describe(
-            model=findings.model, sample=sample, inputs=findings.inputs, reference=ctx.reference
-        )
-    )
-    if not isinstance(answer, Described):
-        raise StepRefused(f"The reference run of the float model did not work: {answer.message}")
-    index = answer.index
+    findings = msgspec.structs.replace(findings, sample=sample)
+    passing = Signature(kind="accuracy", sample=sample)
+    ask: Inquiry = yield from open_inquiry(ctx, findings, passing)
+    index = ask.index
     layers = find_layers(index)
     opaque = nodes_on_codes(index)
-    findings = msgspec.structs.replace(findings, sample=sample)
-    ask = make_inquiry(
-        ctx, findings, index, findings.signature or Signature(kind="accuracy", sample=sample)
-    )
     tried: list[CandidateRow] = yield from _try_candidates(ask, params.trials)
     rows: tuple[LayerRow, ...] = yield from rank_layers(
         make_oracle(ask), layers, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    order = tuple(row.node for row in rows if row.movable)
-    kept: Kept = yield from keep_higher(ask, params, order)
+    search = Keeping(ask, params, tuple(row.node for row in rows if row.movable))
+    kept: Kept = yield from search.run()
     found, first = kept.found, rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]
@@ -143,13 +135,13 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         message=f"{_say_candidates(ask, tried)}{_message(ask, kept, first, opaque, len(layers))}",
     ).filled(kept.tried)
     keep = ranges.decode(kept.tried.keep)
-    notes = findings.notes + _make_notes(ctx, index, opaque)
+    notes = dict.fromkeys((*findings.notes, *_make_notes(ctx, index, opaque)))
     return Finish(
         msgspec.structs.replace(outcome, holds=found is not None and found.holds),
         msgspec.structs.replace(
             findings,
             workaround=found or findings.workaround,
-            notes=tuple(dict.fromkeys(notes)),
+            notes=tuple(notes),
         ),
         tables={
             "layers": [msgspec.structs.replace(r, left_in_float=r.node in keep) for r in rows],
@@ -262,21 +254,25 @@ def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
 
 def _make_notes(ctx: StepContext, index: GraphIndex, opaque: Sequence[int]) -> tuple[str, ...]:
     stored = any(is_stored_weight(index, d) for x in find_layers(index) for d in x.dequantizers)
-    whole = f"Quantized in themselves and left whole: {count_operators(index.nodes, opaque)}."
-    unseen = (
-        "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
-        "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it."
+    told = (
+        (
+            opaque,
+            f"Quantized in themselves and left whole: {count_operators(index.nodes, opaque)}.",
+        ),
+        (
+            stored and not parse(ctx.reference).get("model"),
+            "The weights are stored as codes, so what their rounding cost cannot be seen: the reference uses them as they are "
+            "worth. Give the float model as --reference onnxruntime:model=FLOAT.onnx to see it.",
+        ),
     )
-    bypassed = not parse(ctx.reference).get("model")
-    return (*([whole] if opaque else []), *([unseen] if stored and bypassed else []))
+    return tuple(text for holds, text in told if holds)
 
 
 def _message(ask: Inquiry, kept: Kept, first: LayerRow, opaque: Sequence[int], total: int) -> str:
     cure, metric = kept.tried, ask.criterion.metric
     error = say_amount(cure.error, metric)
-    alone = say_amount(first.effect or 0.0, metric)
     said = (
-        f"{first.layer} costs the most: {alone} with no other layer quantized."
+        f"{first.layer} costs the most: {say_amount(first.effect, metric)} with no other layer quantized."
         if first.effect
         else ""
     )
@@ -292,12 +288,12 @@ def _message(ask: Inquiry, kept: Kept, first: LayerRow, opaque: Sequence[int], t
         (True, "the pairs are not the cause."),
     )
     names = ", ".join(cure.keep_names)
-    tried, most = say_tried(cure), say_most(cure.error, ask.criterion)
+    tried = f"{say_tried(cure)} ({say_most(cure.error, ask.criterion)})"
     return {
         "none-needed": f"Quantization costs less than is allowed: no layer needs to stay in float. {said}{_say_others(ask)}",
         "not-enough": f"Even with all {total} layers in float the error is {error}: {rest} {said}",
         "whole": f"It passes with all {total} layers in float, and with no smaller set that was tried. {said}",
-        "found": f"{len(cure.keep_names)} of {total} quantized layers left in float: {tried} ({most}): {names}. {said}",
+        "found": f"{len(cure.keep_names)} of {total} quantized layers left in float: {tried}: {names}. {said}",
     }[kept.outcome].strip()
 
 
@@ -308,22 +304,17 @@ def _say_others(ask: Inquiry) -> str:
 
 
 def _json(told: Told) -> dict[str, object]:
-    names = [row["node"] for row in told.tables.get("keep", [])]
     rest = {
         key: value
         for key, value in told.outcome.items()
         if key not in ("layers", "keep", "names", "samples")
     }
-    counts = {
-        "layers_n": told.outcome.get("layers", 0),
-        "samples_n": told.outcome.get("samples", 0),
-    }
-    tried = told.tables.get("candidates", [])
     return {
         **rest,
-        **counts,
-        "leave_in_float": names,
-        "candidates": tried,
+        "layers_n": told.outcome.get("layers", 0),
+        "samples_n": told.outcome.get("samples", 0),
+        "leave_in_float": [row["node"] for row in told.tables.get("keep", [])],
+        "candidates": told.tables.get("candidates", []),
         "layers": told.tables.get("layers", []),
     }
 

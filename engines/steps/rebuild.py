@@ -49,12 +49,9 @@ def _tell(findings: Findings, spec: str, m: Measurement) -> RebuildOutcome:
         error_before=before.error if before and before.kind == "accuracy" else None,
     )
     if m.status != "ok":
-        verdict: Literal["refused", "unresolved"] = (
-            "unresolved" if m.status in ("cancelled", "timeout") else "refused"
-        )
         return msgspec.structs.replace(
             known,
-            verdict=verdict,
+            verdict="unresolved" if m.status in ("cancelled", "timeout") else "refused",
             message=f"{spec} cannot be built from the model here, or not run: {m.message}",
         )
     failing = sum(

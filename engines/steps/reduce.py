@@ -106,10 +106,11 @@ def reduce_model(oracle: Oracle, ask: Inquiry, params: ReduceParams) -> Sub[Redu
     found: Smallest = yield from find_smallest(oracle, params, alone=not builds_long)
     if found.settled is None and found.answer.passes and ask.signature.kind == "crash":
         # It is no longer known whether its results are right: they never came.
-        died = (
-            "the engine took its process down on the whole model once, and not when looked at again"
+        return Reduced(
+            found,
+            "unresolved",
+            "the engine took its process down on the whole model once, and not when looked at again",
         )
-        return Reduced(found, "unresolved", died)
     if found.settled is None and found.answer.passes:
         return Reduced(found, "not-reproduced", "the whole model passes, looked at again")
     if found.settled is None:

@@ -120,10 +120,9 @@ def _run_again(
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
     if failures < runs and (failures or signature.looks > 1 or not rebuilds):
         outcome = msgspec.structs.replace(base, behaviour="same-engine", message=said)
-        seen = (failures, runs)
-        if not failures:
-            seen = (signature.failures, max(signature.looks, runs))
-        return Finish(outcome, need_runs(findings, *seen, params.most_runs))
+        failed = failures or signature.failures
+        ran = runs if failures else max(signature.looks, runs)
+        return Finish(outcome, need_runs(findings, failed, ran, params.most_runs))
     if rebuilds and not _is_of_the_precision(findings, model.rule):
         return (yield from _build_afresh(ctx, findings, params, base))
     why = ctx.engine_info.reason("rebuild") or "this engine always builds the same."
@@ -255,8 +254,10 @@ def _build_afresh(
     )
     if until:
         return Finish(outcome, findings, tables={TABLE: seen.rows})
-    needed = builds_to_see(seen.failing, seen.answered)
-    return Finish(outcome, msgspec.structs.replace(findings, builds=needed))
+    return Finish(
+        outcome,
+        msgspec.structs.replace(findings, builds=builds_to_see(seen.failing, seen.answered)),
+    )
 
 
 def _count_iterations(params: RepeatParams) -> int:

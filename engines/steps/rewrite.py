@@ -97,8 +97,11 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     )
     best = next((t for t in tried if t.cure is not None), None)
     if best is None or best.cure is None:
-        none = f"None of {outcome.tried} rewrites that found something to do makes it right."
-        message = none if outcome.tried else "No rewrite found anything to do in this model."
+        message = (
+            f"None of {outcome.tried} rewrites that found something to do makes it right."
+            if outcome.tried
+            else "No rewrite found anything to do in this model."
+        )
         left = (
             f" {outcome.left} more were not tried, as the step was ended." if outcome.left else ""
         )
@@ -199,8 +202,9 @@ def _build_rewritten(
     did = "; ".join(filter(None, (say_tried(found), found.cost)))
     row = msgspec.structs.replace(row, tried=did)
     if not found.holds:
-        why = "it fails on samples that it was not tried on"
-        return TriedRewrite(msgspec.structs.replace(row, why=why), at)
+        return TriedRewrite(
+            msgspec.structs.replace(row, why="it fails on samples that it was not tried on"), at
+        )
     many = f"{len(changed)} {one.thing}{'' if len(changed) == 1 else 's'}"
     found = msgspec.structs.replace(
         found,

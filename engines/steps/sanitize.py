@@ -113,8 +113,9 @@ def _choose_model(
         if reason:
             return Finish(_keep_original(base, reason, "fails"), tried.before)
     still = "is still refused" if after.kind == "build" else "still fails"
-    message = f"{base.message}; it {still}."
-    outcome = msgspec.structs.replace(base, verdict="fails", goes_on="sanitized", message=message)
+    outcome = msgspec.structs.replace(
+        base, verdict="fails", goes_on="sanitized", message=f"{base.message}; it {still}."
+    )
     found = keep_rate(locked, before) if before is not None else locked
     return Finish(outcome, found, decisive=decisive)
 

@@ -190,12 +190,16 @@ def _judge(
     if reference is None:
         return "unresolved", "The score of the reference's own outputs is no finite number."
     if engine is None:  # NaN and the like count as the worst that there is
-        there = f"The score is {reference:.4g} on the reference"
-        return "lower", f"{there} and no finite number with the fault."
+        return (
+            "lower",
+            f"The score is {reference:.4g} on the reference and no finite number with the fault.",
+        )
     told = f"The score is {reference:.4g} on the reference and {engine:.4g} with the fault."
     if math.isclose(engine, reference):
-        same = f"it is {engine:.4g} on the reference and with the fault."
-        return "same", f"The fault does not show in the score: {same}"
+        return (
+            "same",
+            f"The fault does not show in the score: it is {engine:.4g} on the reference and with the fault.",
+        )
     return "lower" if engine < reference else "higher", told
 
 

@@ -1,7 +1,6 @@
 """tactics: which of the engine's own choices breaks the model? What can be switched (optimizers,
 options) is searched: the fewest that cure it when they are off. Of kernels builds are compared."""
 
-import contextlib
 from functools import partial
 from itertools import chain, product
 from typing import Literal
@@ -9,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext, Sub, Tables
-from narrowdown.engines.asking.budget import Spent, Tries
+from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import probe_whole
@@ -188,9 +187,9 @@ def _list_changes(
         return str(answer.measured.facts.get("build", {}).get("digest", ""))
 
     def keeps(on: tuple[str, ...]) -> Sub[bool]:
-        """Whether the build stays the same with only these on."""
+        """Whether the build stays the same with only these on; no, where no more may be built."""
         if tries.over:
-            raise Spent
+            return False
         off = can.names.difference(on)
         built[off] = yield from build(off)
         tries.done += 1
@@ -199,8 +198,7 @@ def _list_changes(
     plain = built[frozenset()] = yield from build(frozenset())
     again = yield from build(frozenset(), 1)
     if plain and plain == again:
-        with contextlib.suppress(Spent):
-            yield from leave_out_groups(names, keeps)
+        yield from leave_out_groups(names, keeps)
     rows = [
         {"off": name, "what": "changes the build" if built[off] else "no build"}
         for off, less in product(built, built)

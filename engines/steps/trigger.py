@@ -278,8 +278,7 @@ def make_factor_row(factor: Factor, found: Found) -> FactorRow:
         outcome: ", ".join(say_level(n) for n in sorted(some, key=by_size))
         for outcome, some in levels.items()
     }
-    base = say_level(factor.base)
-    return FactorRow(factor.name, base, matters=found.matters(factor), **texts)
+    return FactorRow(factor.name, say_level(factor.base), matters=found.matters(factor), **texts)
 
 
 def tell(

@@ -28,7 +28,7 @@ from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
 from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
 from narrowdown.engines.search.foretold import list_close
-from narrowdown.engines.search.keeping import Kept, PrecisionParams, keep_higher, say_kept
+from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams, say_kept
 from narrowdown.engines.search.settle import Saved, ask_about
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.search.unseen import say_tried
@@ -89,10 +89,11 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     asking = msgspec.structs.replace(ctx, findings=findings, params={"budget": params.budget})
     # Whether an optimizer is guilty decides what there is to switch off: of what is refused no step
     # has asked it before, nor of a model without a case where all off do not build.
-    spread = can.apart and not findings.culprits and not findings.guilty
+    refused = look_at_whole(ctx, findings).refused and not findings.fixable
+    unasked = not findings.guilty and (refused or (can.apart and not findings.culprits))
     if alone and not ctx.check:
         findings = (yield from tactics(asking)).findings
-    elif (spread or _is_refused_as_switched(findings)) and can.names and not ctx.check:
+    elif unasked and can.names and not ctx.check:
         asking = msgspec.structs.replace(asking, engine=findings.cheap or ctx.engine)
         findings = (yield from search_whole(asking, findings, params.budget)).findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -171,7 +172,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         spread = findings.spread and not findings.culprits
         # Where no layer is to blame more than another none is the only one that helps.
         budget = min(params.budget, BUDGET) if spread else params.budget
-        kept: Kept = yield from keep_higher(ask, PrecisionParams(budget=budget))
+        kept: Kept = yield from Keeping(ask, PrecisionParams(budget=budget)).run()
         if kept.found is None and not oracle.checked:
             written = yield from _write_otherwise(ask, (STABLE_FORMS,))
             if written is not None:
@@ -297,13 +298,6 @@ def _write_otherwise(ask: Inquiry, names: Sequence[str]) -> Sub[Cure | None]:
     return None
 
 
-def _is_refused_as_switched(findings: Findings) -> bool:
-    """Whether the engine refuses the model, and nobody knows yet whether it does so with everything
-    switched off."""
-    kind = findings.signature.kind if findings.signature else ""
-    return kind == "build" and not (findings.fixable or findings.guilty)
-
-
 def _list_options(ctx: StepContext, findings: Findings) -> list[Workaround]:
     """What the findings suggest to switch in the engine, the cheapest first, nothing verified yet.
     Of switches that break it together, each of which was seen to be needed for that, any one will
@@ -311,16 +305,9 @@ def _list_options(ctx: StepContext, findings: Findings) -> list[Workaround]:
     options: list[Workaround] = []
     given = parse(ctx.engine)
 
-    forbid: dict[str, tuple[str, ...]] = {k: (choice,) for k, choice in findings.tactics.items()}
-
     def add(kind: str, engine: str, off: tuple[str, ...] = ()) -> None:
-        changed, kept_out = (
-            off or parse(engine).list_changes(given),
-            forbid if kind == "tactic" else {},
-        )
-        options.append(
-            Workaround(kind, engine, switched_off=changed, minimal=True, forbid=kept_out)
-        )
+        changed = off or parse(engine).list_changes(given)
+        options.append(Workaround(kind, engine, switched_off=changed, minimal=True))
 
     guilty = (*findings.optimizers, *findings.options)
     switches = list_switches(ctx.engine, ctx.engine_info)
@@ -328,7 +315,13 @@ def _list_options(ctx: StepContext, findings: Findings) -> list[Workaround]:
         named = off if set(off) & set(findings.optimizers) else ()
         add("optimizer" if named else "option", switches.without(off), named)
     if findings.tactics:
-        add("tactic", ctx.engine, tuple(findings.tactics))
+        forbid: dict[str, tuple[str, ...]] = {
+            layer: (choice,) for layer, choice in findings.tactics.items()
+        }
+        off = tuple(forbid)
+        options.append(
+            Workaround("tactic", ctx.engine, switched_off=off, minimal=True, forbid=forbid)
+        )
     varies = findings.looks > 1 or any(c.cause == "nondeterminism" for c in findings.culprits)
     if varies and has_threads(ctx):
         add("threads", str(given.with_option("threads", "1")))

@@ -37,7 +37,6 @@ def ask_checker(inquiry: Inquiry) -> Ask:
             attempt=question.build or 0,
             artifacts=KEPT if question.save else (),
         )
-        m = yield from asked(check)
-        return read(inquiry, question, m)
+        return read(inquiry, question, (yield from asked(check)))
 
     return ask

@@ -36,8 +36,7 @@ def ask_engine(inquiry: Inquiry) -> Ask:
     def ask(question: Question) -> Sub[Answer]:
         if question.note is not None:
             yield question.note
-        m = yield from asked(phrase(inquiry, question))
-        return read(inquiry, question, m)
+        return read(inquiry, question, (yield from asked(phrase(inquiry, question))))
 
     return ask
 
@@ -179,13 +178,7 @@ def _find_reach(inquiry: Inquiry, m: Measurement) -> float:
 
 def _find_scores(inquiry: Inquiry, question: Question, m: Measurement) -> dict[str, Score]:
     """The score of each tensor that was watched, of the whole model of its outputs as well: on the
-    row that fails. Of the reference, of which none does, on the row with the largest values."""
-    if question.reference:
-        found: dict[str, Score] = {}
-        for score in (s for r in m.results for s in (*r.marks, *r.outputs)):
-            if score.name not in found or score.absmax > found[score.name].absmax:
-                found[score.name] = score
-        return found
+    row that fails."""
     if question.nodes is not None and not question.watch:
         return {}
     row = inquiry.row(m)
