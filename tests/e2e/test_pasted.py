@@ -123,20 +123,20 @@ def known(folder: Path, bug: str) -> Feeds:
 def products(folder: Path) -> Feeds:
     """Three products in a row in INT8, the channels between the last two scaled apart;
     ``float.onnx`` is what it was made of."""
-    apart = np.geomspace(1, 1000, 16).astype(np.float32)
+    apart = np.geomspace(1, 100_000, 16).astype(np.float32)
     node = onnx.helper.make_node
     nodes = [
         node("MatMul", ["x", "a"], ["first"]),
         node("MatMul", ["first", "b"], ["stream"]),
         node("MatMul", ["stream", "c"], ["y"]),
     ]
-    parts = {"a": tiny.weights(8, 8), "b": tiny.weights(8, 16, seed=1) * apart}
-    parts["c"] = tiny.weights(16, 4, seed=2) / apart[:, None]
-    floats = tiny.save(folder / "float.onnx", nodes, {"x": ["n", 8]}, {"y": ["n", 4]}, parts)
-    feeds = {"x": tiny.weights(6, 8, seed=4)}
+    parts = {"a": tiny.weights(32, 32), "b": tiny.weights(32, 16, seed=1) * apart}
+    parts["c"] = tiny.weights(16, 16, seed=2) / apart[:, None]
+    floats = tiny.save(folder / "float.onnx", nodes, {"x": ["n", 32]}, {"y": ["n", 16]}, parts)
+    feeds = {"x": tiny.weights(6, 32, seed=4)}
     onnx.save(quantize(onnx.load(floats), feeds), folder / "model.onnx")
     np.savez(folder / "inputs.npz", **feeds)
-    return {"x": tiny.weights(6, 8, seed=5)}
+    return {"x": tiny.weights(6, 32, seed=5)}
 
 
 def program(folder: Path) -> Feeds:
@@ -163,7 +163,7 @@ CASES = {
         products,
         ("quantization", "--engine", ORT, "--reference", "onnxruntime:model=float.onnx"),
         ("precision",),
-        0.1,
+        0.8,  # one layer stays in INT8, and 10 % is allowed
     ),
     "written otherwise": Case(
         reduction, ("rewrite", "--engine", "openvino:precision=f32"), ("rewrite",), 1e-2
@@ -172,19 +172,10 @@ CASES = {
 }
 
 FAST = ("an option", "layers in float")  # what belongs to the session, and what to the model
-# Open in the issue Quantization: two of the three products in float no longer hold on made-up
-# samples, so what is typed first is a question, and the quantizer's lines are no checked cure.
-OPEN = pytest.mark.xfail(reason="layers in float do not hold on samples near the given ones")
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(
-            n, marks=OPEN if n == "layers in float" else () if n in FAST else pytest.mark.slow
-        )
-        for n in CASES
-    ],
+    "name", [pytest.param(n, marks=() if n in FAST else pytest.mark.slow) for n in CASES]
 )
 def test_what_is_pasted_is_right_and_without_the_cure_wrong(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -219,8 +210,10 @@ def test_what_is_pasted_is_right_and_without_the_cure_wrong(
     np.savez("inputs.npz", **fresh)
     for made in session.glob("worked-around*"):
         shutil.copy(made, tmp_path)
-    language, text = re.findall(r"```(python|sh)\n(.*?)\n```", how_to_apply(cure), re.DOTALL)[0]
-    line = list_deeds(report)[0].typed
+    texts = re.findall(r"```(python|sh)\n(.*?)\n```", how_to_apply(cure), re.DOTALL)
+    # A quantizer's lines make another model file, and no engine: tests/engines/test_apply.py.
+    language, text = next((way, text) for way, text in texts if "quantiz" not in text)
+    line = next(deed.typed for deed in list_deeds(report) if deed.typed)
     assert line in text, "what is to be pasted first is part of it"
     without = (
         text.replace(line, "")
