@@ -1,4 +1,5 @@
-"""The four networks of issue 49 (after public threads), each in a whole session with no screen:
+"""Seven networks after public threads (four of ../shared, three of networks.py), each in a whole
+session with no screen:
 
     python campaigns/gpu/threads.py cases FOLDER           writes the networks (anywhere)
     python campaigns/gpu/threads.py run FOLDER --out OUT [--seconds 540] [--only NAME ...] [--rehearse]
@@ -18,6 +19,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,9 @@ CASES: dict[str, tuple[str, ...]] = {
         "--reference",
         "onnxruntime:model=qdq_float.onnx",
     ),
+    "rotary": ("--engine", "tensorrt:precision=fp16,typing=strong"),
+    "padded": ("--engine", "tensorrt:precision=fp16"),
+    "power": ("--engine", "tensorrt:precision=fp16,typing=strong"),
 }
 
 
@@ -95,24 +100,104 @@ def run_case(name: str, folder: Path, out: Path, end: float) -> dict[str, Any]:
         ],
         "workaround": {k: v for k, v in cure.items() if k != "apply"},
     }
-    file = session / "worked-around.onnx"
-    if not file.is_file():
-        return row
-    shutil.copy(file, folder / f"{name}-worked-around.onnx")
-    # What keeps nodes in higher precision holds its types in the file.
-    typed = "emulate:precision=typed" if "emulate" in told["engine"] else "tensorrt:precision=model"
-    engine = typed if cure.get("kind") == "precision" else told["engine"]
+    row["without"] = ask_compare(ask, name, told["engine"])
+    recipes = [r for r in cure.get("apply") or () if r["language"] == "python"]
+    for recipe in (r for r in recipes if r["tool"].startswith("TensorRT")):
+        row["pasted"] = paste(recipe["text"], name, folder, session, about)
+    return row
+
+
+def ask_compare(ask: Callable[..., Any], name: str, engine: str) -> Any:
+    """What the failing build gives on the fresh inputs, by the product's own comparison."""
+    reference = [*CASES[name][2:]] or ["--reference", f"onnxruntime:model={name}.onnx"]
     try:
         fresh = ask(
-            "step", "compare", f"{name}-worked-around.onnx", "--engine", engine, "--reference",
-            f"onnxruntime:model={name}.onnx", "--inputs", f"{name}_fresh.npz", "--json",
+            "step", "compare", f"{name}.onnx", "--engine", engine, *reference,
+            "--inputs", f"{name}_fresh.npz", "--json",
         )  # fmt: skip
     except (ValueError, subprocess.TimeoutExpired) as error:
-        return row | {"fresh": str(error)}
-    row["fresh"] = {
-        k: fresh.get(k) for k in ("verdict", "error", "samples_n", "samples_failing", "message")
-    }
-    return row
+        return str(error)
+    return {k: fresh.get(k) for k in ("verdict", "error", "samples_n", "samples_failing")}
+
+
+def paste(
+    text: str, name: str, folder: Path, session: Path, environment: dict[str, str]
+) -> dict[str, Any]:
+    """The printed text in a folder of its own, with nothing added but the profile that its own
+    comment asks for; its engine run on the fresh inputs, row by row against ONNX Runtime in FP32."""
+    there = folder / f"{name}-pasted"
+    there.mkdir(exist_ok=True)
+    shutil.copy(folder / f"{name}.onnx", there / "model.onnx")
+    for file in ("worked-around.onnx", "keep_fp32.py"):
+        for found in sorted(session.rglob(file))[:1]:
+            shutil.copy(found, there / file)
+    shutil.copy(folder / f"{name}_fresh.npz", there / "fresh.npz")
+    reference = CASES[name][3].partition("model=")[2] if CASES[name][2:] else f"{name}.onnx"
+    profile = "import paste_profile; paste_profile.add(builder, network, config)\n"
+    lines = text.splitlines(keepends=True)
+    at = 1 + next(i for i, line in enumerate(lines) if line.startswith("config ="))
+    (there / "build.py").write_text("".join([*lines[:at], profile, *lines[at:]]))
+    (there / "paste_profile.py").write_text(PROFILE)
+    (there / "run.py").write_text(RUN)
+    for script, *words in (("build.py",), ("run.py", str(folder / reference))):
+        done = subprocess.run(
+            [sys.executable, script, *words], cwd=there, capture_output=True, text=True, check=False,
+            timeout=300, env={**environment, "PYTHONPATH": f"{there}:{environment['PYTHONPATH']}"},
+        )  # fmt: skip
+        if done.returncode:
+            return {"failed": script, "said": (done.stdout + done.stderr)[-600:]}
+    return {"text": text, **json.loads(done.stdout.splitlines()[-1])}
+
+
+PROFILE = """import numpy as np
+
+def add(builder, network, config):
+    feeds, profile, open_ = np.load("fresh.npz"), builder.create_optimization_profile(), False
+    for i in range(network.num_inputs):
+        tensor = network.get_input(i)
+        if -1 in tuple(tensor.shape):
+            shape, open_ = feeds[tensor.name].shape, True
+            profile.set_shape(tensor.name, shape, shape, shape)
+    if open_:
+        config.add_optimization_profile(profile)
+"""
+RUN = """import json, sys
+import numpy as np, onnxruntime, tensorrt as trt
+from narrowdown.engines.backends.tensorrt.cuda import Stream
+
+feeds = dict(np.load("fresh.npz"))
+options = onnxruntime.SessionOptions()
+options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+session = onnxruntime.InferenceSession(sys.argv[1], options)
+want = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
+logger = trt.Logger(trt.Logger.ERROR)
+trt.init_libnvinfer_plugins(logger, "")
+engine = trt.Runtime(logger).deserialize_cuda_engine(open("model.engine", "rb").read())
+context, stream, outputs = engine.create_execution_context(), Stream(), []
+for i in range(engine.num_io_tensors):
+    name = engine.get_tensor_name(i)
+    if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
+        value = np.ascontiguousarray(feeds[name].astype(trt.nptype(engine.get_tensor_dtype(name))))
+        context.set_input_shape(name, value.shape)
+        context.set_tensor_address(name, stream.put(name, value))
+    else:
+        outputs.append(name)
+for name in outputs:
+    context.set_tensor_address(name, stream.room(name, int(np.prod(context.get_tensor_shape(name))) * 8))
+context.execute_async_v3(stream.handle)
+stream.wait()
+errors = {}
+for name in outputs:
+    kind = np.dtype(trt.nptype(engine.get_tensor_dtype(name)))
+    got = stream.get(name, tuple(context.get_tensor_shape(name)), kind)
+    if want[name].dtype.kind != "f":
+        errors[name] = float((got != want[name]).mean())
+        continue
+    a, b = got.astype(np.float64).reshape(-1), want[name].astype(np.float64).reshape(-1)
+    far = np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-12)
+    errors[name] = float(far) if np.isfinite(far) else None
+print(json.dumps({"errors": errors, "layers": engine.num_layers}))
+"""
 
 
 def count_builds(journal: Path) -> dict[str, Any]:
@@ -152,9 +237,11 @@ def main() -> int:
         given.folder.mkdir(parents=True, exist_ok=True)
         script = ROOT.parent / "shared" / "cases" / "make_tensorrt.py"
         script = script if script.is_file() else ROOT / "shared" / "cases" / "make_tensorrt.py"
-        return subprocess.run(
-            [sys.executable, str(script), str(given.folder)], check=False
-        ).returncode
+        ours = Path(__file__).with_name("networks.py")
+        return sum(
+            subprocess.run([sys.executable, str(path), str(given.folder)], check=False).returncode
+            for path in (script, ours)
+        )
     out, folder = given.out.absolute(), given.folder.absolute()
     out.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + given.seconds
