@@ -71,11 +71,11 @@ def write_cases(folder: Path, more: Path | None = None) -> None:
         bands = np.random.default_rng(1).normal(8, 3, (1, 76, 32, 1)).astype(np.float32)
         np.savez(inputs, **{onnx.load(model).graph.input[0].name: bands})
         planted = models.plant_overflow(model, inputs, folder)
-        sources |= {f"planted-{k}": (planted, inputs, k) for k in ("weak1", "strong")}
+        sources |= {f"planted-{k}": (planted, inputs, k) for k in ("weak1", "strong1")}
     sort = shared / "models" / "sort_tf_massive_m4.onnx"
     sources |= {
         f"sort-{k}": (sort, sort.with_name("sort_tf_massive_m4_in.npz"), k)
-        for k in ("weak1", "strong")
+        for k in ("weak1", "strong1")
     }
     for path in sorted((shared / "models").glob("*.onnx")):
         inputs = path.with_name(f"{path.stem}_in.npz")
@@ -91,7 +91,7 @@ def write_cases(folder: Path, more: Path | None = None) -> None:
         names = [o.name for o in session.get_outputs()]
         want = dict(zip(names, session.run(names, feeds), strict=True))
         source = model.read_bytes()
-        if kind == "strong":
+        if kind in ("strong", "strong1"):
             source = _convert_to_fp16(source)
         (folder / f"{name}.onnx").write_bytes(source)
         np.savez(folder / f"{name}_in.npz", **feeds)
@@ -182,7 +182,11 @@ def build_one(folder: Path, case: str, kind: str) -> dict[str, Any]:
     logger = Log()
     trt.init_libnvinfer_plugins(logger, "")
     builder = trt.Builder(logger)
-    flags = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED) if kind == "strong" else 0
+    flags = (
+        1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
+        if kind in ("strong", "strong1")
+        else 0
+    )
     network = builder.create_network(flags)
     parser = trt.OnnxParser(network, logger)
     if not parser.parse((folder / f"{case}.onnx").read_bytes()):
@@ -192,7 +196,7 @@ def build_one(folder: Path, case: str, kind: str) -> dict[str, Any]:
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     if kind in ("weak", "weak1", "int8"):
         config.set_flag(trt.BuilderFlag.FP16)
-    if kind in ("weak1", "int8"):
+    if kind in ("weak1", "strong1", "int8"):
         config.builder_optimization_level = (
             1  # 7 s where the default takes 66, the same error (sort)
         )
