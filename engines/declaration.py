@@ -100,8 +100,10 @@ class Cure(msgspec.Struct, frozen=True):
     (``engines.options.tell_apart``); ``file``: the model with the workaround in it, "" where there
     is none. ``outputs``: all that shall be outputs of the model as it was given, so that layers are
     not joined across them. ``plain``: the file has the types of the model as it was given, whatever
-    the engine makes of them. ``quantized``: how the model was quantized, whose layers ``keep`` are
-    left in float: arguments of ``onnxruntime.quantization.quantize_static``."""
+    the engine makes of them. ``in_float``: ``keep`` are layers of a quantized model that are left in
+    float, so their pairs are gone from the file: no precision of a layer by its name does that.
+    ``quantized``: how that model was quantized, as arguments of
+    ``onnxruntime.quantization.quantize_static``, where that is known."""
 
     keep: tuple[str, ...] = ()
     nameless: int = 0
@@ -109,6 +111,7 @@ class Cure(msgspec.Struct, frozen=True):
     file: str = ""
     outputs: tuple[str, ...] = ()
     plain: bool = False
+    in_float: bool = False
     quantized: str = ""
 
 

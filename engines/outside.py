@@ -133,7 +133,8 @@ def apply(engine: Found, cure: Cure) -> list[Recipe]:
     the engine's own, then those that convert a model. Never raises ``Exception``."""
     give = by_hand(engine).apply
     own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give else []
-    converted = conversion_recipes(engine.spec.get("precision"), cure)
+    precision = engine.spec.get("precision")
+    converted = [] if cure.in_float else conversion_recipes(precision, cure)
     return [*quantization_recipes(cure), *own, *converted]
 
 

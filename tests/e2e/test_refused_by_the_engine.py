@@ -17,6 +17,12 @@ from .conftest import Walk
 pytestmark = pytest.mark.skipif(not importable("openvino"), reason="OpenVINO is not installed")
 
 
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """A folder of the test's own: each writes its models, and two at once tore one another's."""
+    return tmp_path
+
+
 def dynamic_rank(folder: Path) -> tuple[Path, Path]:
     """(model, inputs): a Squeeze of a tensor whose rank OpenVINO cannot know, behind a Reshape that
     it refuses in other words as soon as the shape is not a constant of the part."""

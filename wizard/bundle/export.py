@@ -283,10 +283,10 @@ def _share(folder: Path, others: Sequence[Path]) -> None:
 
 
 def keep_script(workaround: Workaround | None, version: str) -> str:
-    """A precision workaround as a script that Polygraphy runs over the network; empty where the
-    workaround keeps no layers, or not in an engine that is told by layer. ``version``: of the
-    engine."""
-    if workaround is None or workaround.kind != "precision" or not workaround.keep_higher:
+    """The script that its recipes name, which keeps layers in FP32 by name; empty where none does.
+    ``version``: of the engine."""
+    name = Path(KEEP_SCRIPT).stem
+    if workaround is None or not any(name in recipe.text for recipe in workaround.apply):
         return ""
     return outside.keep_script(
         outside.found(parse(workaround.engine), version),

@@ -375,8 +375,10 @@ def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_gi
     names = w.holders or w.in_model or w.keep_names
     kept = set(ranges.decode(w.keep)) if index and w.kind == "precision" else set()
     layers = {layer.node for layer in find_leavable_layers(index)} if index and kept else set()
-    quantized = say_settings(index) if index and kept and kept <= layers else ""
-    return Cure(names, nameless, failing, FILE if written else "", outputs, plain, quantized)
+    in_float = bool(kept) and kept <= layers
+    quantized = say_settings(index) if index and in_float else ""
+    file = FILE if written else ""
+    return Cure(names, nameless, failing, file, outputs, plain, in_float, quantized)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

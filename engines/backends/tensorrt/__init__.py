@@ -172,7 +172,7 @@ DECLARATION = Declaration(
         outside.lines,
         outside.whole_flags,
         outside.fit_command,
-        keep_script=outside.keep_script,
+        keep_script=outside.keep_in_fp32,
         apply=outside.apply,
     ),
 )  # fmt: skip

@@ -198,19 +198,9 @@ def fit_command(found: Found, text: str) -> str:
     return text
 
 
-def keep_script(found: Found, nodes: Collection[str]) -> str:
-    """The script with which Polygraphy keeps the layers of these nodes in FP32: in a weakly typed
-    build alone."""
-    return (
-        ""
-        if found.spec.name == RTX or check_part(found).settings["strong"]
-        else keep_in_fp32(found, nodes)
-    )
-
-
 def keep_in_fp32(found: Found, nodes: Collection[str]) -> str:
-    """``keep_fp32.py`` for these nodes, in ASCII: a name may hold what an editor or a terminal acts
-    on."""
+    """``keep_fp32.py``, with which Polygraphy keeps the layers of these nodes in FP32 in a weakly
+    typed build, in ASCII: a name may hold what an editor or a terminal acts on."""
     listed = "".join(f"    {name!a},\n" for name in sorted({name for name in nodes if name}))
     filled = {
         "#FLAG#": f"--{found.chosen.get('precision', 'fp16')}",
@@ -236,14 +226,14 @@ def _apply(found: Found, cure: Cure) -> list[Recipe]:
     layers of the kept nodes by name; where types come from the file, with the file that has the
     workaround in it; with options that the failing build has otherwise."""
     precision, strong = found.spec.get("precision"), check_part(found).settings["strong"]
-    by_file = bool(cure.file) and (strong or not cure.keep)
+    by_name = bool(cure.keep) and not strong and not cure.in_float
+    by_file = bool(cure.file) and not by_name
     model = cure.file if by_file else "model.onnx"
     changes = [
         o
         for o, why in tell_apart(found, cure, lambda chosen: _tell(found, chosen), {}).items()
         if why == "cure"
     ]
-    by_name = bool(cure.keep) and not strong
     if not (by_file or by_name or changes):
         return []
     converted = strong and (cure.plain or not by_file) and precision in ("fp16", "bf16")
@@ -382,7 +372,7 @@ def _tell(found: Found, chosen: Mapping[str, Any]) -> dict[str, list[str]]:
 def apply_by_name(ours: list[str], theirs: list[str], cure: Cure) -> list[Recipe]:
     """Layers by the names of their nodes, in weakly typed builds. ``ours``, ``theirs``: options of
     Polygraphy and of trtexec."""
-    if not cure.keep:
+    if not cure.keep or cure.in_float:
         return []
     strict = ["trtexec", f"--onnx={cure.file}", "--stronglyTyped", "--saveEngine=model.engine"]
     any_release = Recipe(

@@ -6,11 +6,14 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from narrowdown.engines import options, outside
 from narrowdown.engines.backends.tensorrt.network import keep_higher
 from narrowdown.engines.backends.tensorrt.outside import keep_in_fp32
+from narrowdown.engines.declaration import Cure
+from narrowdown.engines.spec import parse
 from narrowdown.wizard.bundle.export import KEEP_SCRIPT, keep_script
 from narrowdown.wizard.report.document import Workaround
 
@@ -144,12 +147,15 @@ def test_tensorrt_11_is_told_what_to_do_instead(
         loaded(tmp_path, "sum")(network=Network())
 
 
-def workaround(**fields: Any) -> Workaround:
+def workaround(version: str = "10.6.0", in_float: bool = False, **fields: Any) -> Workaround:
     plain = {
         "kind": "precision", "holds": True, "engine": "tensorrt:precision=fp16", "keep_higher": ("sum",), "switched_off": (),
         "samples_ok": 1, "samples_n": 1, "error": 0.0, "margin": 2.0, "cost": "", "minimal": True,
     }  # fmt: skip
-    return Workaround(**{**plain, **fields})
+    made = Workaround(**{**plain, **fields})
+    cure = Cure(made.keep_higher, file="worked-around.onnx", in_float=in_float)
+    told = outside.apply(outside.found(parse(made.engine), version), cure)
+    return msgspec.structs.replace(made, apply=tuple(told))
 
 
 @pytest.mark.parametrize(
@@ -161,12 +167,13 @@ def workaround(**fields: Any) -> Workaround:
         ({"engine": "tensorrt:precision=fp16,typing=strong"}, "10.6.0", False),
         ({"engine": "openvino:precision=f16"}, "2026.4", False),
         ({"kind": "optimizer", "keep_higher": ()}, "10.6.0", False),
+        ({"engine": "tensorrt:precision=int8", "in_float": True}, "10.6.0", False),
     ],
 )
 def test_it_is_written_where_layers_can_be_told(
     fields: dict[str, Any], version: str, written: bool
 ) -> None:
-    assert bool(keep_script(workaround(**fields), version)) is written
+    assert bool(keep_script(workaround(version, **fields), version)) is written
     assert keep_script(None, version) == ""
 
 
