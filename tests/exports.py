@@ -19,6 +19,11 @@ class Program(NamedTuple):
     runs: Path
 
     @property
+    def model(self) -> Path:
+        """The ONNX file, which bears the name of the module's class."""
+        return self.recorded / "Net.onnx"
+
+    @property
     def words(self) -> tuple[str, ...]:
         return (self.source, "--torch-python", self.python, *ENGINE)
 
@@ -32,6 +37,7 @@ def program(folder: Path, name: str) -> Program:
     """A program whose export is the recorded one of that name."""
     recorded = folder / name
     shutil.copytree(RECORDED / name, recorded)
+    (recorded / "model.onnx").rename(recorded / "Net.onnx")
     source, python, runs = folder / "model.py", folder / "python", folder / "runs"
     source.write_text("def build(): ...\n")
     python.write_text(

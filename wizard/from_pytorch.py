@@ -28,15 +28,12 @@ def open_model(
     if not launch.is_program(arguments.model):
         yield arguments
         return
-    request = launch.Request(place_source(arguments.model), _place_inputs(arguments.inputs))
+    request = launch.Request(place_source(arguments.model), place_inputs(arguments.inputs))
     chosen = Path(arguments.session).expanduser().absolute() if arguments.session else None
     if chosen and (chosen / folders.DESCRIPTION).exists():
         yield _take_over(arguments, folders.describe(chosen).problem, request.source)
         return
-    try:
-        python = launch.find_python(arguments.torch_python or "")
-    except launch.NoTorch as problem:
-        raise Missing(str(problem)) from None
+    python = find_python(arguments.torch_python or "")
     place = chosen or folders.reserve()
     export = place / folders.EXPORT
     if chosen and chosen.exists() and any(chosen.iterdir()):
@@ -48,6 +45,14 @@ def open_model(
     finally:
         if not (place / folders.DESCRIPTION).exists():
             shutil.rmtree(place if chosen is None else export, ignore_errors=True)
+
+
+def find_python(named: str) -> str:
+    """The interpreter that exports, as ``launch`` finds it. Raises Refusal."""
+    try:
+        return launch.find_python(named)
+    except launch.NoTorch as problem:
+        raise Missing(str(problem)) from None
 
 
 def _export(
@@ -73,7 +78,7 @@ def _change(arguments: argparse.Namespace, place: Path, exported: Exported) -> a
     folder = place / folders.EXPORT
     changed = {
         **vars(arguments),
-        "model": str(folder / "model.onnx"),
+        "model": launch.find_model(folder),
         "inputs": launch.list_inputs(folder),
         "exported": exported,
         "session": str(place),
@@ -114,7 +119,7 @@ def place_source(text: str) -> str:
     return f"{place.resolve()}:{function}" if function else str(place.resolve())
 
 
-def _place_inputs(texts: list[str]) -> tuple[str, ...]:
+def place_inputs(texts: list[str]) -> tuple[str, ...]:
     """The files of example inputs, their paths absolute. Raises Refusal."""
     found = []
     for text in texts:

@@ -4,9 +4,9 @@
 
 It runs in the user's own interpreter: it imports torch, numpy and the standard library, and nothing
 of ours. It talks by files. ``REQUEST.json`` names the module (``source``), files of ``inputs``, the
-folder ``out`` and how many ``bytes`` of values it may write. It leaves there ``model.onnx``, a pair
-``inputs-N.npz`` and ``golden-N.npz`` for each sample, and ``export.json``: what was done, or the
-sentence ``fault``.
+folder ``out`` and how many ``bytes`` of values it may write. It leaves there the model as
+``CLASS.onnx``, a pair ``inputs-N.npz`` and ``golden-N.npz`` for each sample, and ``export.json``:
+what was done, or the sentence ``fault``.
 
 The first ``golden`` file holds inner values as well, by the names of ONNX tensors. Two runs are
 held against each other to pair them: eager PyTorch, and the exported program. Both go through
@@ -534,9 +534,9 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
 
     out = Path(request["out"])
     module, given = open_module(load_source(request["source"]))
-    was_training = False
+    was_training, name = False, Path(request["source"]).stem
     if not request["source"].endswith(".pt2"):
-        was_training = module.training
+        was_training, name = module.training, type(module).__name__
         module.eval()
     samples = [read_inputs(path, module, given) for path in request.get("inputs", ())]
     if not samples:
@@ -566,7 +566,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     program, model = export_onnx(module, args, kwargs, request)
     weights = (value.const_value for value in model.graph.initializers.values())
     size = sum(weight.nbytes for weight in weights if weight is not None)
-    program.save(str(out / "model.onnx"), external_data=size > 1 << 30)
+    program.save(str(out / f"{name}.onnx"), external_data=size > 1 << 30)
     names = [value.name for value in model.graph.inputs]
     finals = [value.name for value in model.graph.outputs]
     for number, (call, outs) in enumerate(zip(samples, golden, strict=True)):

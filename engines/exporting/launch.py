@@ -150,6 +150,11 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
     return exported
 
 
+def find_model(folder: Path) -> str:
+    """The ONNX file that the export has written, which bears the name of the module."""
+    return str(next(folder.glob("*.onnx")))
+
+
 def list_inputs(folder: Path) -> list[str]:
     """The samples that the export has written, in order."""
     found = sorted(folder.glob("inputs-*.npz"), key=lambda path: int(path.stem.partition("-")[2]))

@@ -37,7 +37,6 @@ RULE = Criterion(tolerance=TOLERANCE_BY_PRECISION["fp32"])
 CLEAR = 1e-5
 # Decisive is the first sample: inner values were recorded of it alone.
 FEED = "real:0"
-OTHER = "Were the values recorded of another export? Nothing is accused by them."
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -100,9 +99,7 @@ def find_part(asked_of: Comparison) -> Sub[Parted]:
         scores |= {s.name: s for r in off.measurement.results for s in (*r.marks, *r.outputs)}
     inner = {index.tensors[t].name for t in watched}
     if unlike := next((n for n in inner if n in scores and scores[n].problem == "shape"), ""):
-        return Parted(
-            index, other=f"'{unlike}' has another shape in them than in the model. {OTHER}"
-        )
+        return Parted(index, other=f"'{unlike}' has another shape in them than in the model.")
     errors = {
         index.by_name[n]: badness(s, asked_of.rule)
         for n, s in scores.items()
@@ -118,7 +115,7 @@ def find_part(asked_of: Comparison) -> Sub[Parted]:
         if standing == "believed":
             return (yield from _look_closer(asked_of, found, tensor))
         if standing == "other":
-            said = f"'{index.tensors[tensor].name}' is off, and what is computed of it does not fit to it. {OTHER}"
+            said = f"'{index.tensors[tensor].name}' is off, and what is computed of it does not fit to it."
             return msgspec.structs.replace(found, other=said)
     return found
 

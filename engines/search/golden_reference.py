@@ -103,12 +103,18 @@ def _hold_engine(model: WholeModel, m: Measurement, heard: Heard, *, right: bool
 
 
 def _find_parting(asked: Comparison) -> Sub[Parting]:
-    """Where the model parts from the inner values that were recorded, where there are any and they
-    are this model's."""
+    """Where the model parts from the inner values that were recorded, where there are any. Raises
+    StepRefused (exit code 2) where they are another export's: nothing may be accused by them."""
     found: Parted = yield from find_part(asked)
+    if found.other:
+        raise StepRefused(
+            f"The golden values were recorded of another export: {found.other} Record them of this model, or give its outputs "
+            "alone.",
+            code=2,
+        )
     index, part = found.index, found.part
     if index is None or part is None or not set(found.errors).difference(index.outputs):
-        return Parting(other=found.other)
+        return Parting()
     maker = index.made_by(part.tensor)
     return Parting(index.tensors[part.tensor].name, index.shown_names[maker.id] if maker else "")
 

@@ -162,11 +162,10 @@ def _agree_clearly(near: float, far: Iterable[float]) -> bool:
 
 class Parting(msgspec.Struct, frozen=True):
     """The first tensor at which two computations of the model part, and the node that makes it; ""
-    where none was found. ``other``: why recorded values are not those of this model."""
+    where none was found."""
 
     tensor: str = ""
     node: str = ""
-    other: str = ""
 
 
 def find_parting(

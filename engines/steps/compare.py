@@ -528,7 +528,7 @@ def _plan(ctx: StepContext, _nodes: int) -> int:
 
 SPEC = StepSpec(
     name="compare",
-    version=16,
+    version=17,
     summary="Run the whole model on every sample and compare its outputs with the reference.",
     run=compare,
     outcome=CompareOutcome,

@@ -294,7 +294,7 @@ def say_reference(tried: trial.Tried, rule: Criterion) -> str:
         spread=say_distance(heard.spread, rule),
         moves=say_distance(heard.moves, rule),
         why=heard.why or f"The engine is right by {first}.",
-        parting=parting if found.node else f" {found.other}" if found.other else "",
+        parting=parting if found.node else "",
         alike=" The engine is wrong in the same way." if model.findings.alike else "",
         third="Ask a third: give --reference outputs that are known to be right, or another engine"
         f"{'' if speak else ' (python -m pip install openvino)'}.",

@@ -155,7 +155,7 @@ def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:
     return msgspec.structs.replace(
         outcome,
         verdict="other",
-        message=f"The recorded values do not fit: {found.other} Export again.",
+        message=f"The recorded values are of another export: {found.other} Export again.",
     )
 
 

@@ -33,6 +33,7 @@ def test_a_right_export_goes_on_to_the_engine(narrowdown: Narrowdown, tmp_path: 
         ("export", "right"),
         ("reproduce", "no"),
     ]
+    assert "Net.onnx" in narrowdown("sessions").out
 
 
 def test_an_export_fault_ends_in_its_module_and_a_case(
@@ -86,7 +87,7 @@ def test_values_of_another_export_accuse_nobody(narrowdown: Narrowdown, tmp_path
     """Two inner values bear each other's names, as after another export."""
     made = program(tmp_path, "right")
     golden = dict(np.load(made.recorded / "golden-0.npz"))
-    model = onnx.load(made.recorded / "model.onnx")
+    model = onnx.load(made.model)
     first, second = [n.output[0] for n in model.graph.node if n.op_type == "LayerNormalization"]
     golden[first], golden[second] = golden[second], golden[first]
     np.savez(made.recorded / "golden-0.npz", **golden)
@@ -112,9 +113,9 @@ def test_a_small_difference_inside_is_told_and_the_session_goes_on(
 ) -> None:
     """What departs inside and shows in no output is no fault of the export's."""
     made = program(tmp_path, "planted")
-    model = onnx.load(made.recorded / "model.onnx")
+    model = onnx.load(made.model)
     golden = dict(np.load(made.recorded / "golden-0.npz"))
-    session = _outputs(made.recorded / "model.onnx", np.load(made.recorded / "inputs-0.npz"))
+    session = _outputs(made.model, np.load(made.recorded / "inputs-0.npz"))
     for output in model.graph.output:
         golden[output.name] = session[output.name] * np.float32(1 + 5e-5)
     np.savez(made.recorded / "golden-0.npz", **golden)

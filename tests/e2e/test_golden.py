@@ -94,9 +94,7 @@ def test_a_wrong_export_is_named_and_no_engine_is_blamed(
     assert found["reference_error"] > 0.01
 
 
-def test_inner_values_of_another_export_accuse_nobody(
-    narrowdown: Narrowdown, tmp_path: Path
-) -> None:
+def test_inner_values_of_another_export_are_refused(narrowdown: Narrowdown, tmp_path: Path) -> None:
     """Two tensors bear each other's names in what was recorded."""
     inputs, golden = recorded(tmp_path)
     for path in tmp_path.glob("out*.npz"):
@@ -107,9 +105,7 @@ def test_inner_values_of_another_export_accuse_nobody(
     ran = narrowdown(
         "step", "compare", model, "--engine", "emulate", "--reference", golden, *inputs, "--json"
     )
-    told = ran.json()
-    assert (ran.code, told["verdict"], told["departs"]) == (14, "export", "")
-    assert "of another export?" in told["message"]
+    assert (ran.code, "of another export" in ran.json()["message"]) == (2, True)
 
 
 def test_without_inner_tensors_the_verdict_is_the_same(

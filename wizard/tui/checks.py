@@ -14,7 +14,7 @@ from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_option
 from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
-from narrowdown.wizard.from_pytorch import place_source
+from narrowdown.wizard.from_pytorch import find_python, place_inputs, place_source
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 
@@ -140,6 +140,7 @@ FIELDS: Mapping[str, Callable[..., object]] = {
     "score": lambda text: words.score(as_path(text)) if text.strip() else None,
     "check": lambda text: words.checker(text.strip()) if text.strip() else None,
     "timeout": _typed(readers.read_seconds, UNSET["timeout"]),
+    "torch_python": lambda text: find_python(as_path(text)) if text.strip() else "",
 }
 
 
@@ -152,10 +153,14 @@ def read(field: str, text: str, *, here: bool = True) -> object:
     return FIELDS[field](text, here=here) if field in _HOSTED else FIELDS[field](text)
 
 
-def problem_with(field: str, text: str, *, here: bool = True) -> str:
-    """The sentence to show beside a field; "" when it is fine."""
+def problem_with(field: str, text: str, *, here: bool = True, model: str = "") -> str:
+    """The sentence to show beside a field; "" when it is fine. ``model``: what stands in its field,
+    as a PyTorch program takes other inputs."""
     try:
-        read(field, text, here=here)
+        if field == "inputs" and is_program(as_path(model)):
+            place_inputs([as_path(part) for part in split_listed(text)])
+        else:
+            read(field, text, here=here)
     except Refusal as refusal:
         return str(refusal)
     except OSError as error:
@@ -183,10 +188,10 @@ def show_field(problem: Problem, name: str) -> str:
     placeholder."""
     if name == "model":
         return problem.model
-    value = tell_options(problem)[name]
+    value = tell_options(problem).get(name)  # a PROBLEM does not keep who exported its model
     if name in ("engine", "reference", "flow"):
         return str(value)
-    if value == UNSET[name] or not value:
+    if not value or value == UNSET[name]:
         return ""
     match name:
         case "inputs" | "tolerance":

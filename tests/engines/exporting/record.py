@@ -13,7 +13,7 @@ from narrowdown.engines.exporting import launch
 
 HERE = Path(__file__).parent
 RECORDED = HERE / "recorded"
-FILES = ("model.onnx", "inputs-0.npz", "golden-0.npz", "export.json")
+FILES = ("inputs-0.npz", "golden-0.npz", "export.json")
 
 
 def record(python: str, name: str, target: Path) -> None:
@@ -24,6 +24,7 @@ def record(python: str, name: str, target: Path) -> None:
         target.mkdir(parents=True)
         for file in FILES:
             shutil.copy(Path(made) / file, target)
+        shutil.copy(launch.find_model(Path(made)), target / "model.onnx")
     model = onnx.load(target / "model.onnx")
     for node in model.graph.node:
         for entry in node.metadata_props:

@@ -90,6 +90,7 @@ def test_every_kind_of_inputs_is_fed(folder: Path, tmp_path: Path, file: str) ->
     assert [float(inputs[name].mean()) for name in ("a", "b")] == [1.0, 2.0]
     assert (found.steady, found.training, found.unpaired) == (True, True, "")
     assert found.pairs > 2
+    assert Path(launch.find_model(tmp_path)).name == "Two.onnx"
 
 
 def test_several_samples_and_inputs_of_the_function(folder: Path, tmp_path: Path) -> None:
@@ -103,6 +104,7 @@ def test_several_samples_and_inputs_of_the_function(folder: Path, tmp_path: Path
 def test_an_exported_program(folder: Path, tmp_path: Path) -> None:
     found = export(folder, "program.pt2", out=tmp_path)
     assert (found.steady, found.training) == (True, False)
+    assert Path(launch.find_model(tmp_path)).name == "program.onnx"
 
 
 def test_a_module_that_draws_is_not_steady(folder: Path, tmp_path: Path) -> None:

@@ -131,7 +131,6 @@ NOT_ASKED = {
         HOW,
     ),
     "auto": "A on the screens does the same",
-    "torch_python": "the first Python on the PATH that has torch is taken",
     "help": "F1",
     "display": "the form is the display",
     "session": "the form begins a session of its own",
@@ -261,12 +260,13 @@ async def test_a_pytorch_program_is_exported_when_the_session_starts(
 ) -> None:
     made = program(tmp_path, "right")
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PATH", "")
     real = launch.installed.importable
     monkeypatch.setattr(
         launch.installed, "importable", lambda name: name not in launch.PACKAGES and real(name)
     )
-    app = make_app(folder=None)
+    inputs, app = tmp_path / "inputs.pt", make_app(folder=None)
+    inputs.touch()
     async with app.run_test(size=(80, 24)) as pilot:
         form = await open_new_form(app, pilot)
         form.query_one("#model", Input).value = f"{tmp_path / 'nowhere.py'}:build"
@@ -274,11 +274,17 @@ async def test_a_pytorch_program_is_exported_when_the_session_starts(
         await settle(pilot, lambda: "nowhere.py" in form.query_one("#problem-model", Text).text)
         assert made.started == 0
         form.query_one("#model", Input).value = made.source
+        form.query_one("#inputs", Input).value = str(inputs)
+        form.query_one("#torch_python", Input).value = "nowhere"
+        await pilot.press("f5")
+        said = form.query_one("#problem-torch_python", Text)
+        await settle(pilot, lambda: "nowhere" in said.text)
+        form.query_one("#torch_python", Input).value = made.python
         await press(pilot, "f5", until=lambda: bool(app.library.created))
     (problem,) = app.library.created
     assert (made.started, problem.flow) == (1, "pytorch")
     assert problem.exported.source == made.source
-    assert Path(problem.model).name == "model.onnx"
+    assert Path(problem.model).name == made.model.name
     assert [Path(path).name for path in problem.inputs] == ["inputs-0.npz"]
     assert not Path(problem.model).exists(), "no session was made of it here"
 

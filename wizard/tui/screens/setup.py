@@ -17,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Button, Input
 
+from narrowdown.engines.exporting.launch import INPUT_KINDS as PROGRAM_KINDS
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.problem import Problem
@@ -68,9 +69,9 @@ ROWS = (
     Row(
         "inputs",
         "Inputs",
-        "Real ones if you can: .npz, .npy, .json, image, script.py; commas between.",
+        "Real ones if you can: .npz, .npy, .json, .pt, image, .py; commas between.",
         "random",
-        kinds=INPUT_KINDS,
+        kinds=(*INPUT_KINDS, *PROGRAM_KINDS),
     ),
     Row(
         "tolerance",
@@ -101,6 +102,7 @@ ADVANCED = (
     Row("postprocess", "Postprocess", "Done to outputs before they are compared: SCRIPT.py, or top-5.", "nothing"),
     Row("score", "Score", "How good outputs are, for you: SCRIPT.py, or a file of labels.", "none"),
     Row("check", "Checker", "A command of yours that says pass or fail, in place of the comparison.", "none"),
+    Row("torch_python", "Python with torch", "Exports a PyTorch program.", "this one, or the first on the PATH"),
     Row("timeout", "Longest run", "Seconds that one build with its runs may take.", "from what was measured"),
 )  # fmt: skip
 FIELDS = {row.name: row for row in (*ROWS, *ADVANCED)}
@@ -200,7 +202,8 @@ class SetupScreen(Hosted):
             self._say(name, said)
 
     def _problem_with(self, name: str, text: str) -> str:
-        return checks.problem_with(name, text, here=self.host.library.executor == LOCAL)
+        model, here = self.query_one("#model", Input).value, self.host.library.executor == LOCAL
+        return checks.problem_with(name, text, here=here, model=model)
 
     def _say(self, name: str, problem: str) -> None:
         mark = f"{self.host.glyphs.fails} " if problem else ""
@@ -265,7 +268,7 @@ class SetupScreen(Hosted):
             inputs=[checks.as_path(part) for part in checks.split_listed(answers["inputs"])],
             flow=checks.flow(answers["flow"]),
             session=None,
-            torch_python="",
+            torch_python=answers["torch_python"].strip(),
         )
         with open_model(typed, partial(self.app.call_from_thread, self.host.say)) as named:
             answers = {**answers, **checks.show_exported(named)}
