@@ -7,7 +7,9 @@ from typing import TypeAlias
 
 import msgspec
 
+from narrowdown.engines.asking.cheap_engine import ALIKE
 from narrowdown.engines.compare.criterion import for_parts
+from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.graph.index import THROUGH
@@ -144,3 +146,13 @@ def say_number(value: float) -> str:
 def say_error(value: float | None, metric: str = "rel_l2") -> str:
     """Of a tensor inside, always a share; of outputs, what their metric gives."""
     return "an amount that was not measured" if value is None else say_amount(value, metric)
+
+
+def is_of_the_precision(findings: Findings) -> bool:
+    """Whether a faultless engine of this precision fails as well, and not by far less, as
+    ``compare`` explains the failure; or is off by about as much, if just within what is allowed."""
+    emulated, signature = findings.emulated, findings.signature
+    if emulated is None or signature is None or not signature.outputs:
+        return False
+    fails = emulated > min(limit(findings.rule, name) for name in signature.outputs)
+    return emulated >= signature.error / (FAULTLESS if fails else ALIKE)

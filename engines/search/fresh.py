@@ -1,11 +1,13 @@
 """A case in fresh builds: how often it fails, what is kept of it, and what makes it fail."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, Sub, asked
 from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking.cheap_engine import find_emulation
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.findings import Case, Culprit
@@ -47,7 +49,7 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
     cured = several and watched.measured.status == "ok" and not watched.fails
     facts = watched.measured.facts
     storage: str = yield from _find_storage(ask, case)
-    cause = name_cause(Evidence(
+    evidence = Evidence(
         findings,
         case,
         _list_inner(oracle, case, watched),
@@ -61,7 +63,12 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         against_float=unquantized(ask.ctx.reference),
         emulating=parse(ask.ctx.engine).name == "emulate",
         runs=oracle.runs,
-    ))  # fmt: skip
+    )  # fmt: skip
+    cause = name_cause(evidence)
+    emulation = find_emulation(ask.ctx, findings)
+    if cause.name == "unknown" and emulation:
+        evidence = yield from _tell_rounding(make_oracle(ask.of(emulation)), evidence)
+        cause = name_cause(evidence)
     case = msgspec.structs.replace(case, verified=f"{failures}/{repeats}")
     return Seen(Culprit(case, cause.name, cause.evidence, at=cause.beyond), failures, saved)
 
@@ -98,6 +105,18 @@ def _find_storage(ask: Inquiry, case: Case) -> Sub[str]:
     }
     halves = sorted(made & set(HALVES))
     return halves[0] if len(halves) == 1 else storage
+
+
+def _tell_rounding(emulation: Oracle, evidence: Evidence) -> Sub[Evidence]:
+    """The evidence with what rounding the inputs of the case does, where that fails it. A strongly
+    typed engine rounds whatever it is fed, so that it cannot be fed exactly; the emulation can."""
+    case = msgspec.structs.replace(evidence.case, feed="exact")
+    exact: Answer = yield from _watch_inside(emulation, case)
+    stored: Answer = yield from _watch_inside(emulation, evidence.case)
+    if not (exact.passes and stored.fails):
+        return evidence
+    case = msgspec.structs.replace(evidence.case, needs_higher_inputs=True)
+    return replace(evidence, case=case, inner=_list_inner(emulation, case, stored))
 
 
 def _watch_inside(oracle: Oracle, case: Case) -> Sub[Answer]:

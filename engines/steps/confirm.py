@@ -41,6 +41,7 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import Reduced, reduce_model
+from narrowdown.engines.steps.tactics import may_switch
 from narrowdown.engines.switches import list_switches
 
 
@@ -215,6 +216,7 @@ def _sum_up(
     goes_on = left.still and standing == "new" and visit < params.most_rounds
     low, high = binomial_interval(seen.failures, params.repeats)
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
+    asks = can.apart and not ask.findings.guilty and may_switch(ask.ctx, ask.findings)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
         failures=seen.failures,
@@ -228,7 +230,7 @@ def _sum_up(
         alike=len(without.others.found),
         patched_fails=goes_on,
         patched_error=left.error,
-        switch_builds=can.builds if can.apart and not ask.findings.guilty else 0,
+        switch_builds=can.builds if asks else 0,
         message=_message(
             seen, standing, without, params.repeats, 0 if goes_on else visit, len(ask.index.nodes)
         ),
@@ -320,7 +322,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=13,
+    version=14,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

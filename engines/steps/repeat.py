@@ -8,22 +8,20 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub, asked
-from narrowdown.engines.asking.cheap_engine import ALIKE
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import builds_to_see, need_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.failing import count_failed_runs
-from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search import remedy
-from narrowdown.engines.search.evidence import FAULTLESS
+from narrowdown.engines.search.evidence import is_of_the_precision
 from narrowdown.engines.steps import intake
 from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure
@@ -123,7 +121,7 @@ def _run_again(
         failed = failures or signature.failures
         ran = runs if failures else max(signature.looks, runs)
         return Finish(outcome, need_runs(findings, failed, ran, params.most_runs))
-    if rebuilds and not _is_of_the_precision(findings, model.rule):
+    if rebuilds and not is_of_the_precision(findings):
         return (yield from _build_afresh(ctx, findings, params, base))
     why = ctx.engine_info.reason("rebuild") or "this engine always builds the same."
     if rebuilds:
@@ -159,16 +157,6 @@ def _finish_cured(ask: Inquiry, found: remedy.Remedy, base: RepeatOutcome) -> Fi
         },
         decisive={"workaround": (ask.whole(list_feeds(ask.findings), found.keep),)},
     )
-
-
-def _is_of_the_precision(findings: Findings, rule: Criterion) -> bool:
-    """Whether a faultless engine of this precision fails as well, and not by far less, as
-    ``compare`` explains the failure; or is off by about as much, if just within what is allowed."""
-    emulated, signature = findings.emulated, findings.signature
-    if emulated is None or signature is None or not signature.outputs:
-        return False
-    fails = emulated > min(limit(rule, name) for name in signature.outputs)
-    return emulated >= signature.error / (FAULTLESS if fails else ALIKE)
 
 
 def _outcome_without_failure(runs: int) -> RepeatOutcome:

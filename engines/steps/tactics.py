@@ -10,6 +10,7 @@ import msgspec
 from narrowdown.engines.asking import Count, StepContext, Sub, Tables
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
+from narrowdown.engines.asking.ordered import order_precision
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
@@ -18,6 +19,7 @@ from narrowdown.engines.data.tactic_replay import shorten_choice
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.search.ddmin import leave_out_groups
+from narrowdown.engines.search.evidence import is_of_the_precision
 from narrowdown.engines.search.kernels import Compared, compare_kernels
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
@@ -150,6 +152,16 @@ def _say_compared(found: Compared, names: str) -> str:
         ),
         (True, "The builds did not say which tactics they chose, so they cannot be told apart."),
     )
+
+
+def may_switch(ctx: StepContext, findings: Findings) -> bool:
+    """Whether a switch may be what cures a failure. Where the precision is an order, and fails the
+    model by itself, none of a compiler's can: it takes other nodes together, not wider types. (On an
+    H200, TensorRT 10.6, 35 to 65 builds of each of four such cases cured nothing; every fourth took
+    its process down.)"""
+    can = list_switches(ctx.engine, ctx.engine_info)
+    ordered = can.apart and not order_precision(ctx)
+    return bool(can.names) and not ctx.check and not (ordered and is_of_the_precision(findings))
 
 
 def search_whole(ctx: StepContext, findings: Findings, budget: int) -> Steps[TacticsOutcome]:

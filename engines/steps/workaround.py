@@ -39,7 +39,7 @@ from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, Ste
 from narrowdown.engines.steps.precision import CureOutcome, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import TriedRewrite, rewrite_probe, say_cure, try_rewrite
-from narrowdown.engines.steps.tactics import search_whole, tactics
+from narrowdown.engines.steps.tactics import may_switch, search_whole, tactics
 from narrowdown.engines.switches import Switches, list_switches
 
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
@@ -84,7 +84,8 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
     alone = not findings.culprits and not ctx.findings.samples
     can = list_switches(ctx.engine, ctx.engine_info)
-    if findings.culprits and can.names and not ctx.check:
+    helps = may_switch(ctx, findings)
+    if findings.culprits and helps:
         findings = yield from _search_cases(ctx, findings, can, params.budget)
     asking = msgspec.structs.replace(ctx, findings=findings, params={"budget": params.budget})
     # Whether an optimizer is guilty decides what there is to switch off: of what is refused no step
@@ -93,7 +94,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     unasked = not findings.guilty and (refused or (can.apart and not findings.culprits))
     if alone and not ctx.check:
         findings = (yield from tactics(asking)).findings
-    elif unasked and can.names and not ctx.check:
+    elif unasked and helps:
         asking = msgspec.structs.replace(asking, engine=findings.cheap or ctx.engine)
         findings = (yield from search_whole(asking, findings, params.budget)).findings
     ask: Inquiry = yield from open_inquiry(ctx, findings)
@@ -350,12 +351,13 @@ def _plan(ctx: StepContext, _: int) -> int | None:
     """The builds that look for a switch first, where no step before has; what comes behind these
     is not known."""
     can = list_switches(ctx.engine, ctx.engine_info)
-    return can.builds if can.apart and not ctx.findings.guilty and not ctx.check else None
+    asks = can.apart and not ctx.findings.guilty and may_switch(ctx, ctx.findings)
+    return can.builds if asks else None
 
 
 SPEC = StepSpec(
     name="workaround",
-    version=22,
+    version=23,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import pytest
 
+from campaigns.gpu.networks import make_rotary
 from narrowdown.wizard import follow_up
 from narrowdown.wizard.bundle.models import place_worked_around
 from narrowdown.wizard.follow_up import begin_after
@@ -394,6 +395,24 @@ def test_a_switch_of_the_compiler_comes_before_nodes_in_fp32(
     built = map(json.loads, (walked.folder / "builds.jsonl").read_text().splitlines())
     searched = {tuple(build["off"]) for build in built} - {()}
     assert len(searched) <= 8 + 2 * math.log2(len(switches))
+
+
+def test_what_an_input_lost_is_named_where_types_are_an_order_and_no_switch_is_asked(
+    walk: Walk, tmp_path: Path
+) -> None:
+    """Positions times frequencies lose whole turns; an engine that rounds whatever it is fed cannot
+    show it, and none of its switches may take wider types."""
+    model, (given, _) = make_rotary(np.random.default_rng(1))
+    onnx.save(model, tmp_path / "rotary.onnx")
+    np.savez(tmp_path / "in.npz", **given)
+    words = (tmp_path / "rotary.onnx", "--inputs", tmp_path / "in.npz", "--engine")
+    strong = "tensorrt:precision=fp16,typing=strong"
+    walked = walk("10.6.0", *words, strong, switches={"peep": [], "peep:none": []})
+    assert walked.ran.code == 0, walked.ran.out
+    culprits = walked.reading.report().culprits
+    assert {(c.cause, c.evidence.partition(" ")[0]) for c in culprits} == {("rounding", "angle")}
+    built = map(json.loads, (walked.folder / "builds.jsonl").read_text().splitlines())
+    assert not any(build["off"] for build in built)
 
 
 @pytest.fixture(scope="module")
