@@ -46,6 +46,8 @@ OTHER_IDS = "with other codes in places"
 # Those that leave each value in its place: a quantized model is calibrated for each place, and a
 # short axis counts features, which are not shifted as time and space are.
 _IN_PLACE = ("with noise", "scaled down", "mixed with another", "scaled up")
+# Those that leave each value within what was seen.
+_WITHIN = ("with noise", "scaled down", "mixed with another")
 _EXCHANGED = ("with noise", "scaled down", "scaled up")  # what ids are not: some are others then
 _LONG = 16
 # How far a real sample goes beyond a handful of others, about.
@@ -82,7 +84,7 @@ def vary_sample(
     longest = max(
         (n for name, a in base.items() if what[name] != "fixed" for n in a.shape), default=0
     )
-    ways = _IN_PLACE if narrow or longest < _LONG else WAYS
+    ways = _WITHIN if narrow else _IN_PLACE if longest < _LONG else WAYS
     way = ways[(number + number // len(ways)) % len(ways)]
     other = samples[int(rng.integers(len(samples)))]
     strength, place = float(rng.random()), float(rng.random())

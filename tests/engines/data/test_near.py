@@ -74,6 +74,10 @@ def test_what_is_no_signal_stays_and_the_rest_moves_within_its_range(
     assert len({feed["sound"].tobytes() for feed in feeds}) == 28
     _, told = made(model, store, base, 28, ranges={"sound": (-0.25, 0.5)})
     assert min(feed["sound"].min() for feed in told) == -0.25, "as the user said"
+    what = near.classify_inputs(model.index, given)
+    narrow = [near.vary_sample(given, 0, k, what, 0, narrow=True)[1]["sound"] for k in range(12)]
+    loudest = max(np.linalg.norm(g["sound"]) for g in given)
+    assert max(map(np.linalg.norm, narrow)) < 1.01 * loudest, "codes end where data ended"
 
 
 def test_the_same_question_makes_the_same_feeds_and_another_batch_makes_others(
