@@ -28,6 +28,10 @@ from narrowdown.engines.probe import SILENT_DB, Candidate, Score
 # the same reason.
 MOST_EFFECTS = 48
 
+# Largest value over where its codes end, from which on a scale is told to cut off. Chosen: to cut
+# off less may be meant, as calibration by percentile or entropy does.
+CUT_OFF = 2.0
+
 Scores: TypeAlias = dict[str, Score]  # by the tensor's name
 
 
@@ -49,6 +53,9 @@ class LayerRow(msgspec.Struct, frozen=True):
     left_in_float: bool  # by the workaround
     movable: bool  # whether it can be left in float
     node: int = -1  # number of the node in the model; -1 in earlier versions
+    cut_off: str = ""  # tensor: of its pairs the one whose codes end farthest below what it is fed
+    largest: float | None = None  # value that this pair is fed
+    codes_end: float | None = None  # the largest that its codes are worth
 
 
 def rank_layers(
@@ -130,6 +137,9 @@ def _make_row(
         read = weights if reads_weights(index, d) else inputs
         read += name(index.nodes[d].outputs)
     codes = {index.tensors[index.nodes[d].inputs[0]].dtype or "?" for d in layer.dequantizers}
+    known = [pairs[t] for t in (*weights, *inputs) if t in pairs]
+    cut = [s for s in known if s.absmax > CUT_OFF * s.actual_absmax]
+    worst = min(cut, key=lambda s: s.actual_absmax / s.absmax, default=None)
     return LayerRow(
         layer=index.shown_names[node.id],
         op=node.op,
@@ -144,6 +154,9 @@ def _make_row(
         left_in_float=False,
         movable=can_stay_float(index, layer),
         node=node.id,
+        cut_off=worst.name if worst else "",
+        largest=worst.absmax if worst else None,
+        codes_end=worst.actual_absmax if worst else None,
     )
 
 

@@ -132,7 +132,8 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         builds=kept.builds,
         weights="original" if parse(ctx.reference).get("model") else "dequantized",
         reference=ctx.reference,
-        message=f"{_say_candidates(ask, tried)}{_message(ask, kept, first, opaque, len(layers))}",
+        message=f"{_say_candidates(ask, tried)}{_say_cut_off(rows)}"
+        f"{_message(ask, kept, first, opaque, len(layers))}",
     ).filled(kept.tried)
     keep = ranges.decode(kept.tried.keep)
     notes = dict.fromkeys((*findings.notes, *_make_notes(ctx, index, opaque)))
@@ -237,6 +238,15 @@ def _say_candidates(ask: Inquiry, rows: Sequence[CandidateRow]) -> str:
     return f"Quantized anew{with_} it passes ({error}). "
 
 
+def _say_cut_off(rows: Sequence[LayerRow]) -> str:
+    """The pair that cuts off what the worst layer of such is fed, in a sentence with a space
+    behind."""
+    row = next((row for row in rows if row.cut_off and row.effect), None)
+    if row is None:
+        return ""
+    return f"The scale of {row.cut_off} cuts off: its values reach {row.largest:.3g}, its codes end at {row.codes_end:.3g}. "
+
+
 def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
     return say_first(
         (
@@ -321,7 +331,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=7,
+    version=8,
     summary="Rank the layers of a Q/DQ model by their effect, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

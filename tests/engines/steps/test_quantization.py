@@ -561,9 +561,13 @@ def test_a_pair_of_a_wrong_scale_is_the_only_culprit(
     kept = session.step("workaround").finish.outcome
     assert (kept.names, kept.holds) == ("m1, m2", True), "both ask for it: who gives, who reads"
     assert "not among them" not in kept.message, "the pair is cured with the layer"
-    assert session.step("quantization").finish.outcome.worst == "m2", (
-        "in the model as it is, not as it was cured"
-    )
+    ranked = session.step("quantization").finish
+    assert ranked.outcome.worst == "m2", "in the model as it is, not as it was cured"
+    row = ranked.tables["layers"][0]
+    assert (row["cut_off"], row["largest"] > 5 * row["codes_end"]) == (
+        "b_DequantizeLinear_Output", True,
+    )  # fmt: skip
+    assert "b_DequantizeLinear_Output cuts off" in ranked.outcome.message
 
 
 def test_cleaning_up_keeps_the_pairs(opened: Any) -> None:
