@@ -30,6 +30,7 @@ def quantization_recipes(cure: Cure) -> list[Recipe]:
     name."""
     if not cure.quantized or not cure.keep or cure.nameless:
         return []
+    left = (*cure.keep, *filter(None, cure.left_out))
     text = f"""import numpy as np
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
@@ -43,15 +44,15 @@ class Reader(CalibrationDataReader):
         return next(self.feeds, None)
 
 
-exclude = {write_list(cure.keep)}
+exclude = {write_list(left)}
 quantize_static(
     "{_FLOAT}", "{_MODEL}", Reader(), {cure.quantized}, nodes_to_exclude=exclude
 )"""
     start = text.index("exclude =")
     return [
         Recipe("onnxruntime.quantization", "python", text, text[start:].rpartition("\nquant")[0]),
-        _modelopt(cure.keep),
-        _nncf(cure.keep),
+        _modelopt(left),
+        _nncf(left),
     ]
 
 

@@ -103,7 +103,8 @@ class Cure(msgspec.Struct, frozen=True):
     the engine makes of them. ``in_float``: ``keep`` are layers of a quantized model that are left in
     float, so their pairs are gone from the file: no precision of a layer by its name does that.
     ``quantized``: how that model was quantized, as arguments of
-    ``onnxruntime.quantization.quantize_static``, where that is known."""
+    ``onnxruntime.quantization.quantize_static``, where that is known; ``left_out``: what was left
+    in float before."""
 
     keep: tuple[str, ...] = ()
     nameless: int = 0
@@ -113,6 +114,7 @@ class Cure(msgspec.Struct, frozen=True):
     plain: bool = False
     in_float: bool = False
     quantized: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class Recipe(msgspec.Struct, frozen=True):

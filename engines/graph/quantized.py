@@ -12,6 +12,7 @@ those who read it, so a single layer mostly loses the pair of its weights alone.
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -50,6 +51,7 @@ HANDING_ON = frozenset(
 )  # fmt: skip
 
 
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 _TYPES = {
     "int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16", "int4": "QInt4",
     "uint4": "QUInt4", "float8_e4m3fn": "QFLOAT8E4M3FN",
@@ -234,23 +236,45 @@ def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
 def say_settings(index: GraphIndex) -> str:
     """How a model was quantized, as arguments of ``quantize_static``; "" as ``find_settings``."""
     found = find_settings(index).items()
-    return ", ".join(f"{k}={v if isinstance(v, bool) else f'QuantType.{v}'}" for k, v in found)
+    return ", ".join(f"{k}={f'QuantType.{v}' if isinstance(v, str) else v}" for k, v in found)
 
 
-def find_settings(index: GraphIndex) -> dict[str, str | bool]:
+def find_settings(index: GraphIndex) -> dict[str, Any]:
     """How a model was quantized: arguments of ``quantize_static``, types by their names in
-    ``QuantType``; none where its weights or its activations are not."""
-    pairs = [node for node in index.nodes if is_dequantize(node)]
+    ``QuantType``; none where its weights or its activations are not. Seen at products alone: what
+    is added to these, and stored, has codes as activations have."""
     codes: dict[bool, list[str]] = {True: [], False: []}
-    for node in pairs:
-        dtype = index.tensors[node.inputs[0]].dtype
-        if dtype in _TYPES:
-            codes[reads_weights(index, node.id)].append(_TYPES[dtype])
+    layers = [layer for layer in find_layers(index) if index.nodes[layer.node].op in PRODUCTS]
+    pairs = [d for layer in layers for d in layer.dequantizers]
+    dtypes = {d: index.tensors[index.nodes[d].inputs[0]].dtype for d in pairs}
+    for d in pairs:
+        if dtypes[d] in _TYPES:
+            codes[reads_weights(index, d)].append(_TYPES[dtypes[d]])
     if not codes[False] or not codes[True]:
         return {}
     weights, activations = (Counter(codes[of]).most_common(1)[0][0] for of in (True, False))
-    channels = any("per-channel" in name_scales(index, layer) for layer in find_layers(index))
-    return {"activation_type": activations, "weight_type": weights, "per_channel": channels}
+    channels = any("per-channel" in name_scales(index, layer) for layer in layers)
+    found = {"activation_type": activations, "weight_type": weights, "per_channel": channels}
+    biased = any(len(index.nodes[layer.node].inputs) > 2 for layer in layers)
+    if activations == "QInt8" and biased and "int32" not in dtypes.values():
+        # As TensorRT takes them: signed codes without zero points, and biases in float.
+        found["extra_options"] = {"ActivationSymmetric": True, "QuantizeBias": False}
+    return found
+
+
+def list_left_out(index: GraphIndex) -> tuple[str, ...]:
+    """The names of the nodes that a quantizer was told to leave out, or it would have quantized
+    them. One that reads pairs which others asked for has none behind it."""
+    outputs = _quantizes_outputs(index)
+
+    def was_quantized(layer: Layer) -> bool:
+        readers = (index.nodes[r] for r in index.readers[index.nodes[layer.node].outputs[0]])
+        weights = any(reads_weights(index, d) for d in layer.dequantizers)
+        return weights or not outputs or any(map(is_quantize, readers))
+
+    layers = {layer.node for layer in find_layers(index) if was_quantized(layer)}
+    plain = (node for node in index.nodes if node.op in ASKING and node.id not in layers)
+    return tuple(node.name for node in plain if index.tensors[node.outputs[0]].floating)
 
 
 def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:

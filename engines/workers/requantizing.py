@@ -7,7 +7,7 @@ from narrowdown.engines.data import originals
 from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.quantized import ASKING, find_layers, find_settings
+from narrowdown.engines.graph.quantized import find_settings, list_left_out
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.probe import Measurement, Requantize
 from narrowdown.engines.store.content import Store
@@ -32,10 +32,7 @@ def requantize(probe: Requantize, store: Store) -> Measurement:
         raise ModelProblem(
             "it takes the float original, and a model with weights and activations as codes."
         )
-    layers = {model.index.nodes[layer.node].name for layer in find_layers(model.index)}
-    left = [
-        n.name for n in original.proto.graph.node if n.op_type in ASKING and n.name not in layers
-    ]
+    left = list_left_out(model.index)
     feeds = [load_feed(store, probe.inputs, sample) for sample in probe.samples]
     whole = standing_alone(original.proto, original.weights_dir)
     try:

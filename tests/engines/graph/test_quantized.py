@@ -25,7 +25,9 @@ from narrowdown.engines.graph.quantized import (
     find_leavable_layers,
     find_left,
     find_pair_source,
+    find_settings,
     is_quantized,
+    list_left_out,
     nodes_on_codes,
 )
 from narrowdown.engines.probe import Candidate
@@ -139,7 +141,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "symmetric": {"extra_options": {"ActivationSymmetric": True}},
     "per channel": {"per_channel": True},
     "for TensorRT": {
-        "extra_options": {
+        "activation_type": "QInt8", "extra_options": {
             "OpTypesToExcludeOutputQuantization": [*ASKING, *HANDING_ON], "ActivationSymmetric": True,
             "AddQDQPairToWeight": True, "QuantizeBias": False,
         }
@@ -157,7 +159,7 @@ def test_layers_in_float_are_what_nodes_to_exclude_takes_out(folder: Path, form:
     _, held, _ = stored(folder, quantize(floats, feeds, **FORMS[form]), "int")
     names = {held.index.nodes[layer.node].name: layer.node for layer in find_layers(held.index)}
     random = np.random.default_rng(4)
-    for many in (1, 2, 8, len(names)):
+    for many in (len(names), 1, 2, 8):
         left = sorted(random.choice(sorted(names), many, replace=False))
         bypassed = leave_float(
             entire(held), find_left(held.index, {names[x] for x in left}),
@@ -165,6 +167,13 @@ def test_layers_in_float_are_what_nodes_to_exclude_takes_out(folder: Path, form:
         )  # fmt: skip
         again = quantize(floats, feeds, nodes_to_exclude=left, **FORMS[form])
         assert list_quantized(bypassed.model) == list_quantized(again), left
+    # The last of these once more, by nothing but what is read from its pairs.
+    known = stored(folder, again, "again")[1].index
+    told = find_settings(known)
+    if form != "for TensorRT":
+        anew = quantize(floats, feeds, nodes_to_exclude=list_left_out(known), **told)
+        assert list_quantized(anew) == list_quantized(again)
+    assert told.pop("extra_options", {}).items() <= FORMS[form].get("extra_options", {}).items()
 
 
 def list_quantized(model: onnx.ModelProto) -> set[str]:
