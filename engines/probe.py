@@ -18,9 +18,12 @@ the reference has there. What asks of a part has the last step for ``"real:0"``.
 """
 
 import hashlib
+from collections.abc import Container
 from typing import Any, Literal, TypeAlias
 
 import msgspec
+
+from narrowdown.engines.spec import unswitched
 
 FORMAT = 1
 # JSON holds no infinity: a ratio without bound is written HUGE, the SQNR of equal tensors
@@ -526,12 +529,19 @@ def engine_specs(probe: Probe) -> tuple[str, ...]:
     return tuple(spec for field in ("engine", "reference") if (spec := getattr(probe, field, "")))
 
 
+def inspected_specs(probe: Probe, met: Container[str] = ()) -> tuple[str, ...]:
+    """Those whose Inspect says what the engines of a probe are: with all switches on, and what was
+    ``met`` as it is."""
+    named = () if isinstance(probe, Inspect) else engine_specs(probe)
+    return tuple(dict.fromkeys((*map(unswitched, named), *(s for s in named if s in met))))
+
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
 def key(probe: Probe, fingerprints: dict[str, str]) -> str:
     """The content key of a probe: its question, and the fingerprint of each engine spec that it
-    names.
+    names: its own, where it was looked at as it is, else that with all switches on.
 
     Raises ``KeyError`` for a spec with no fingerprint.
     """
@@ -539,5 +549,9 @@ def key(probe: Probe, fingerprints: dict[str, str]) -> str:
     question = {
         k: v for k, v in msgspec.to_builtins(probe).items() if k not in ("timeout", "exclusive")
     }
-    body = [FORMAT, question, {name: fingerprints[name] for name in names}]
+    body = [
+        FORMAT,
+        question,
+        {name: fingerprints.get(name) or fingerprints[unswitched(name)] for name in names},
+    ]
     return hashlib.sha256(_encoder.encode(body)).hexdigest()

@@ -6,6 +6,7 @@ import re
 import msgspec
 
 _COMMA = re.compile(r"(?<!\\),")
+OFF = "disabled_optimizers"  # the option that says which of an engine's switches are off
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
@@ -58,6 +59,11 @@ def parse(text: str) -> EngineSpec:
 def name_of_engine(text: str) -> str:
     """The engine's name alone, whatever follows it; never an error."""
     return text.partition(":")[0].strip()
+
+
+def unswitched(text: str) -> str:
+    """The spec with all switches on. An engine's version and device are the same without some."""
+    return str(parse(text).with_option(OFF, "")) if OFF in text else text
 
 
 def unquantized(text: str) -> bool:

@@ -8,10 +8,9 @@ from typing import TypeAlias
 import msgspec
 
 from narrowdown.engines.declaration import Option
-from narrowdown.engines.spec import parse
+from narrowdown.engines.spec import OFF, parse
 from narrowdown.engines.views import EngineInfo
 
-_OFF = "disabled_optimizers"
 Family: TypeAlias = tuple[str, ...]  # names that belong together
 
 
@@ -41,15 +40,15 @@ class Switches(msgspec.Struct, frozen=True):
         spec, gone = parse(self.engine), set(off)
         for name in gone & self.options.keys():
             spec = spec.with_option(*self.options[name])
-        disabled = {*_split_names(spec.get(_OFF)), *(gone & set(self.optimizers))}
-        return str(spec.with_option(_OFF, "+".join(sorted(disabled))) if disabled else spec)
+        disabled = {*_split_names(spec.get(OFF)), *(gone & set(self.optimizers))}
+        return str(spec.with_option(OFF, "+".join(sorted(disabled))) if disabled else spec)
 
 
 def list_switches(engine: str, info: EngineInfo) -> Switches:
     """The switches of an engine."""
     spec = parse(engine)
     optimizers = (
-        set(info.optimizers) - set(_split_names(spec.get(_OFF))) if info.can("optimizers") else ()
+        set(info.optimizers) - set(_split_names(spec.get(OFF))) if info.can("optimizers") else ()
     )
     options: dict[str, tuple[str, str]] = {}
     for option in info.options:

@@ -26,7 +26,7 @@ from distributed import Client, KilledWorker
 from narrowdown.engines.cluster import host as hosts
 from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_files
 from narrowdown.engines.faults import say_in_one_line
-from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, engine_specs
+from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, inspected_specs
 from narrowdown.engines.store.content import Store, atomic
 from narrowdown.engines.store.memory import PIECE
 from narrowdown.engines.workers.executor import ExecutorLost, Slot
@@ -124,7 +124,7 @@ class Cluster:
     def beside(self, probe: AnyProbe) -> int:
         """How many exclusive probes like this one can be answered at a time: one in each worker
         process of the cluster whose engines are the session's."""
-        return max(1, len(self._fit_members(engine_specs(probe))))
+        return max(1, len(self._fit_members(inspected_specs(probe))))
 
     async def start(self) -> None:
         """Find the scheduler and greet its workers. Raises ``ExecutorLost``."""
@@ -455,7 +455,7 @@ class Cluster:
     ) -> tuple[Measurement, str]:
         """The measurement, however many hosts are lost on the way to it, and the ``place`` of the
         host that gave it; "" where none did."""
-        specs = engine_specs(asked.probe)
+        specs = inspected_specs(asked.probe)
         question, needs = await self._pack_question(asked)
         lost, only, unfit = 0, "", dict[str, str]()
         while lost < TRIALS:

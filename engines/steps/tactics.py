@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, StepContext, Sub, Tables
+from narrowdown.engines.asking import Count, StepContext, Sub, Tables, asked
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.ordered import order_precision
@@ -18,6 +18,7 @@ from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see
 from narrowdown.engines.data.tactic_replay import shorten_choice
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.nearest import join_some
+from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.ddmin import leave_out_groups
 from narrowdown.engines.search.evidence import is_of_the_precision
 from narrowdown.engines.search.kernels import Compared, compare_kernels
@@ -25,6 +26,11 @@ from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.switches import Switches, group_by_family, list_switches
+
+# A build without some switches may never end, and takes half a gigabyte a second meanwhile
+# (shape of TensorRT-RTX 1.7 beside others): it is ended after so many seconds, or so many times what one
+# with all of them took. One that ends was seen to take ten times as long.
+_HANGS, _HANGS_TIMES = 5.0, 20.0
 
 
 class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,45 +188,50 @@ def _list_changes(
     that are off and change nothing. Nobody saw that any of them cures anything. Of 578 switches 34
     changed an attention of eight nodes: 201 builds, one family after the other 341. Alone 31 of
     these 34 change it, too."""
-    sample = next((s.id for s in findings.samples), "")
-    oracle = switch_engine(ctx, msgspec.structs.replace(findings, sample=sample), can.without)
+    samples = tuple(s.id for s in findings.samples[:1])
     tries = Tries(budget)
     names = tuple(chain(*group_by_family(can.names)))
     built: dict[frozenset[str], str] = {}  # what is off -> which build it is; "": none
 
-    def build(off: frozenset[str], attempt: int = 0) -> Sub[str]:
-        answer = yield from oracle.ask(
-            Question(
-                off=off,
-                note=tries.note(f"built without {len(off)} of {len(names)} switches"),
-                build=attempt,
-            )
+    def build(off: frozenset[str], attempt: int = 0, limit: float = 0.0) -> Sub[Measurement]:
+        yield tries.note(f"built without {len(off)} of {len(names)} switches")
+        probe = probe_whole(
+            ctx,
+            findings,
+            samples=samples,
+            engine=can.without(off),
+            runs=0,
+            attempt=attempt,
+            timeout=max(limit, ctx.problem.timeout),
         )
-        return str(answer.measured.facts.get("build", {}).get("digest", ""))
+        return (yield from asked(probe))
 
     def keeps(on: tuple[str, ...]) -> Sub[bool]:
         """Whether the build stays the same with only these on; no, where no more may be built."""
         if tries.over:
             return False
         off = can.names.difference(on)
-        built[off] = yield from build(off)
+        made = yield from build(off, limit=limit)
+        built[off] = plain if made.assumed == "pass" else _read_digest(made)
         tries.done += 1
         return built[off] == plain
 
-    plain = built[frozenset()] = yield from build(frozenset())
-    again = yield from build(frozenset(), 1)
-    if plain and plain == again:
+    plain = built[frozenset()] = _read_digest((yield from build(frozenset())))
+    again = yield from build(frozenset(), attempt=1)
+    limit = max(_HANGS, _HANGS_TIMES * again.build_seconds)
+    differ = plain != _read_digest(again)
+    if plain and not differ:
         yield from leave_out_groups(names, keeps)
-    rows = [
-        {"off": name, "what": "changes the build" if built[off] else "no build"}
+    changes = {
+        name: "changes the build" if built[off] else "no build"
         for off, less in product(built, built)
         if built[off] != plain == built[less] and len(off) == len(less) + 1 and less < off
         for name in off - less
-    ]
-    changing = [row["off"] for row in rows if row["what"] == "changes the build"]
+    }
+    changing = [name for name, what in changes.items() if what == "changes the build"]
     said = say_first(
         (not plain, "It does not build as it is."),
-        (plain != again, "Two builds with nothing off differ, so builds cannot be told apart on this machine."),
+        (differ, "Two builds with nothing off differ, so builds cannot be told apart on this machine."),
         (True, f"{len(changing)} of {len(names)} switches change the build, beside others that are off: {join_some(changing)}."),
     )  # fmt: skip
     return Finish(
@@ -228,8 +239,13 @@ def _list_changes(
             message=f"{said} Nothing can run here, so none is called a cure.", stopped=tries.over
         ),
         findings,
-        tables={"changes": rows},
+        tables={"changes": [{"off": name, "what": what} for name, what in changes.items()]},
     )
+
+
+def _read_digest(made: Measurement) -> str:
+    """Which build it is; "" where it did not build."""
+    return str(made.facts.get("build", {}).get("digest", ""))
 
 
 def _finish(
@@ -308,7 +324,7 @@ def _plan(ctx: StepContext, nodes: int) -> int | None:
 
 SPEC = StepSpec(
     name="tactics",
-    version=7,
+    version=8,
     summary="Search the engine's own choices for the one that breaks the model, and prove it by switching it off and on.",
     run=tactics,
     outcome=TacticsOutcome,

@@ -47,7 +47,7 @@ import msgspec
 from narrowdown.engines import faults, installed, processes
 from narrowdown.engines.checker.environment import for_worker
 from narrowdown.engines.consent import NOTHING, Consent
-from narrowdown.engines.probe import AnyProbe, Inspect, Measure, Measurement, engine_specs
+from narrowdown.engines.probe import AnyProbe, Inspect, Measure, Measurement, inspected_specs
 from narrowdown.engines.store import memory, scratch
 from narrowdown.engines.store.scratch import Scratch
 from narrowdown.engines.workers import watchdog
@@ -195,7 +195,7 @@ class Pool:
     def beside(self, probe: AnyProbe) -> int:
         """See ``Executor``. Known once an Inspect has said whether the probe's engine takes a
         GPU."""
-        return self.gpus if any(map(self._taking.get, engine_specs(probe))) else 1
+        return self.gpus if any(map(self._taking.get, inspected_specs(probe))) else 1
 
     # -- for callers ------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from narrowdown.engines.probe import (
     Inspect,
     Measure,
     Measurement,
-    engine_specs,
+    inspected_specs,
     key,
 )
 from narrowdown.engines.steps.base import Finish, StepSpec
@@ -97,13 +97,14 @@ class Asking:
         return self.inspected[spec]
 
     async def key(self, probe: AnyProbe, run: int) -> str:
-        """The probe's key, once every spec that it names was looked at. A spec met for the first
-        time in the session is journalled."""
-        for spec in specs(probe):
+        """The probe's key, once its engines were looked at. A spec met for the first time in the
+        session is journalled."""
+        met = self.ledger.state.fingerprints
+        for spec in inspected_specs(probe, met):
             if spec in self.known:
                 continue
             measurement = await self.inspect(spec)
-            if self.ledger.state.fingerprints.get(spec) != self.known[spec]:
+            if met.get(spec) != self.known[spec]:
                 question = Inspect(engine=spec)
                 name = key(question, {})
                 self.ledger.emit(ProbeStarted(key=name, run=run, probe=question))
@@ -150,11 +151,6 @@ def say_missed(answer: Measurement) -> str:
         "If it needs that, its answers say nothing about the model: stop, and begin a new session with "
         f"{' '.join(f'--pass-env {name}' for name in names)}."
     )
-
-
-def specs(probe: AnyProbe) -> tuple[str, ...]:
-    """The engine specs whose fingerprints are part of the probe's key."""
-    return () if isinstance(probe, Inspect) else engine_specs(probe)
 
 
 def answer_for_step(probe: AnyProbe, measurement: Measurement, store: Store) -> Any:
@@ -364,10 +360,11 @@ class Drive:
 
     def _at_a_time(self, probe: AnyProbe) -> int:
         """An exclusive step asks one question at a time, but for those that say themselves what
-        they need to themselves."""
+        they need to themselves, and builds that nobody runs."""
         if probe.exclusive:
             return min(self._pace.jobs, self._pace.beside(probe))
-        return 1 if self._spec.exclusive else self._pace.jobs
+        runs = not isinstance(probe, Measure) or probe.runs > 0
+        return 1 if self._spec.exclusive and runs else self._pace.jobs
 
     def _known(self, probe: AnyProbe) -> Any:
         """For running ahead: the known answer. Raises KeyError for an engine that was never looked

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines import faults, installed
-from narrowdown.engines.probe import key
+from narrowdown.engines.probe import inspected_specs, key
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
@@ -23,7 +23,7 @@ from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.address import socket_path
-from narrowdown.wizard.runner.drive import Guarded, Stopped, specs
+from narrowdown.wizard.runner.drive import Guarded, Stopped
 from narrowdown.wizard.runner.executors import AHEAD, Devices, executor
 from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.options import Options
@@ -104,16 +104,14 @@ async def _walk(
         ledger.emit(NoteAdded(text=said))
 
     def died(death: Death) -> None:
-        known = {
-            spec: ledger.state.fingerprints.get(spec, "unavailable") for spec in specs(death.probe)
-        }
+        unknown = dict.fromkeys(inspected_specs(death.probe), "unavailable")
         ledger.emit(
             WorkerDied(
                 worker=death.worker,
                 pid=death.pid,
                 signal=death.signal,
                 returncode=death.returncode,
-                key=key(death.probe, known),
+                key=key(death.probe, {**unknown, **ledger.state.fingerprints}),
                 detail=death.detail[:2000],
                 extra=death.extra,
             )

@@ -81,7 +81,7 @@ def make(spec: EngineSpec) -> Engine | FileEngine:
         optimizers=names,
         experimental="" if found.routes or not names else _say_experimental(found),
         apart=True,
-        slots=1,
+        slots=1 if runnable.present else machine.count_slots(1),
         gpus=int(runnable.present),
         spans=True,
         typed=_typed(spec, settings) if strong else "",

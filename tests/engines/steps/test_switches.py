@@ -13,8 +13,10 @@ from narrowdown.engines.backends.onnxruntime import DECLARATION
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.spec import parse
+from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.switches import list_switches
 from narrowdown.engines.views import view_engine
+from narrowdown.wizard.runner.speculation import Foresight
 
 NAMES = ("DivMulFusion", "GeluFusionL1", "Pad_Fusion")
 ENGINE = "onnxruntime:execution=parallel,optimization=all,threads=4"
@@ -144,23 +146,34 @@ BUILDS_ONLY = {
 def test_where_nothing_runs_what_changes_the_build_is_listed_and_is_no_cure(
     answers: Any, walk: Any
 ) -> None:
-    """One changes the engine, one kills the builder; the rest builds the same."""
+    """Two change the engine, one kills the builder, each told once; the rest builds the same. What
+    may never end has its time, and the next build is known before this one's end."""
 
     def answer(probe: Any) -> Measurement:
-        off = parse(probe.engine).get("disabled_optimizers").split("+")
+        off = set(parse(probe.engine).get("disabled_optimizers").split("+"))
         if "kgen:b" in off:
             return Measurement(status="crash", signal=11)
-        return Measurement(facts={"build": {"digest": "other" if "peep:c" in off else "same"}})
+        built = "other" if off & {"peep:c", "dce:h"} else "same"
+        return Measurement(facts={"build": {"digest": built}}, build_seconds=2)
 
     ctx = answers.context(answers.READY, engine="tensorrt_rtx", info=BUILDS_ONLY)
     done = walk("tactics", ctx, answer)
-    told = {row["off"]: row["what"] for row in done.finish.tables["changes"]}
-    assert told == {"peep:c": "changes the build", "kgen:b": "no build"}
+    rows = [(row["off"], row["what"]) for row in done.finish.tables["changes"]]
+    changing = "changes the build"
+    assert sorted(rows) == [("dce:h", changing), ("kgen:b", "no build"), ("peep:c", changing)]
+    assert {probe.timeout for probe in done.probes if "disabled" in probe.engine} == {40}
+    foresight, ahead = Foresight(lambda: STEPS["tactics"].run(ctx)), []
+    told: list[Measurement | None] = [answer(done.probes[0])]
+    for probe in done.probes[1:]:
+        told.append(None)  # its note
+        ahead += foresight.ahead(told, lambda _: None, 2)
+        told.append(answer(probe))
+    assert all(probe in ahead for probe in done.probes[4:])
     assert (done.finish.outcome.found, done.finish.findings.optimizers) == (False, ())
     assert len(done.probes) < len(COMPILER)
     few = walk("tactics", msgspec.structs.replace(ctx, params={"budget": 4}), answer)
     assert few.finish.outcome.stopped
-    assert {row["off"] for row in few.finish.tables["changes"]} < {"peep:c", "kgen:b"}
+    assert {row["off"] for row in few.finish.tables["changes"]} < {"peep:c", "dce:h", "kgen:b"}
     assert len(few.probes) < len(done.probes)
 
 

@@ -11,14 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
 
 from narrowdown.engines import options, outside
 from narrowdown.engines.backends import make
-from narrowdown.engines.backends.base import BuildRequest
 from narrowdown.engines.backends.tensorrt import switches
 from narrowdown.engines.declaration import Cure, Recipe
 from narrowdown.engines.installed import importable
@@ -214,26 +212,6 @@ def test_tensorrt_rtx_tells_its_switches(tmp_path: Path, monkeypatch: pytest.Mon
         make("tensorrt_rtx:disabled_optimizers=peeep")
 
 
-def attention() -> onnx.ModelProto:
-    weights = [
-        numpy_helper.from_array(
-            np.sin(np.arange(4096, dtype=np.float32) + i).reshape(64, 64), f"w{i}"
-        )
-        for i in range(3)
-    ]
-    made = [helper.make_node("MatMul", ["x", f"w{i}"], [f"m{i}"]) for i in range(3)]
-    made += [
-        helper.make_node("Transpose", ["m1"], ["t"], perm=[0, 2, 1]),
-        helper.make_node("MatMul", ["m0", "t"], ["s"]),
-        helper.make_node("Softmax", ["s"], ["p"]),
-        helper.make_node("MatMul", ["p", "m2"], ["o"]),
-        helper.make_node("Add", ["o", "x"], ["y"]),
-    ]
-    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 32, 64]) for n in ("x", "y")]
-    graph = helper.make_graph(made, "attention", ends[:1], ends[1:], weights)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
 def test_the_compilers_own_numbers_and_their_order_are_no_other_build() -> None:
     """They stand as text and as numbers, and a longer one moves what comes behind it."""
     one = b'\x07\0copy={ from=__mye7 to="bb1_9" }\0\x03\0fqn=__myl_Add_0x47c1\0'
@@ -244,7 +222,8 @@ def test_the_compilers_own_numbers_and_their_order_are_no_other_build() -> None:
 
 @RTX
 def test_a_probe_tells_which_build_it_was(tmp_path: Path) -> None:
-    """Where nothing can run: of a build that is not run, as a search asks for it."""
+    """Where nothing can run: of a build that is not run, as a search asks for it. Whatever is built
+    in between, a switch that changes the build is told from one that does not."""
     session = Session(tmp_path, MODELS / "shapes_cnn.onnx", MODELS / "shapes_cnn_in.npz")
 
     def digest(off: str, attempt: int) -> str:
@@ -262,18 +241,3 @@ def assert_told(plain: str, again: str, others: set[str]) -> None:
     assert not {plain, again} & others
     if plain != again:
         pytest.skip("equal builds differ on this machine")
-
-
-@RTX
-def test_equal_builds_of_tensorrt_rtx_are_told_as_equal() -> None:
-    """In one process, whatever is built in between: so a switch that changes the build is told from
-    one that does not, and from one that moves only the compiler's own numbers (dds:enable)."""
-
-    def digest(off: str = "") -> str:
-        spec = f"tensorrt_rtx:disabled_optimizers={off}" if off else "tensorrt_rtx"
-        return str(make(spec).build(BuildRequest(attention(), "")).facts["digest"])
-
-    plain, unfused = digest(), digest("peep")
-    assert_told(plain, digest(), {unfused})
-    assert plain == digest("peep:partial_scan") == digest("dds:enable")
-    assert digest("peep") == unfused
