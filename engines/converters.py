@@ -3,11 +3,12 @@ whatever runs it then. Text only."""
 
 import re
 import shlex
+from pathlib import PurePath
 
 from narrowdown.engines.declaration import Cure, Recipe
 
 _TYPES = ("fp16", "bf16")
-_MODEL, _MADE = "model.onnx", "converted.onnx"
+_MODEL, _MADE, _INSIDE = "model.onnx", "converted.onnx", "float32-inside.onnx"
 
 
 def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
@@ -19,6 +20,51 @@ def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
     return [
         _autocast(precision, cure.keep),
         *([_onnxconverter(cure.keep)] if precision == "fp16" else []),
+    ]
+
+
+def module_recipes(precision: str, cure: Cure) -> list[Recipe]:
+    """For nodes that stay in FP32 while the PyTorch module is converted: it is exported again, and no
+    file of the user's is edited. None where its function cannot be imported by these names."""
+    if precision not in _TYPES or cure.program is None:
+        return []
+    place, _, function = cure.program.source.rpartition(":")
+    name = PurePath(place).name.removesuffix(".py")
+    if not all(map(str.isidentifier, [*name.split("."), *function.split(".")])):
+        return []
+    low = "float16" if precision == "fp16" else "bfloat16"
+    text = f"""import torch
+from torch.utils._pytree import tree_map_only
+
+from {name} import {function.partition(".")[0]}
+
+
+def compute_in(dtype, module, around):
+    def cast(values, to):
+        return tree_map_only(torch.Tensor, lambda t: t.to(to) if t.is_floating_point() else t, values)
+
+    module.to(dtype)
+    module.register_forward_pre_hook(lambda _, args, kwargs: cast((args, kwargs), dtype), with_kwargs=True)
+    module.register_forward_hook(lambda _, args, given: cast(given, around))
+
+
+model, inputs = {function}()  # the module and its example inputs
+compute_in(torch.{low}, model.eval(), around=torch.float32)
+for path in {write_list(cure.program.modules)}:
+    compute_in(torch.float32, model.get_submodule(path), around=torch.{low})
+program = torch.onnx.export(model, inputs, dynamo=True)
+for node in program.model.graph:
+    for value in node.outputs:
+        value.name += "_inside"  # the names of the outputs are free then
+for value, name in zip(program.model.graph.outputs, {write_list(cure.program.outputs)}):
+    value.name = name
+program.save("{_INSIDE}")"""
+    check = ["narrowdown", "step", "compare", _INSIDE, "--engine", "emulate:precision=typed"]
+    check += ["--reference", f"onnxruntime:model={_MODEL}"]
+    start, end = text.index("for path"), text.index("\nprogram =")
+    return [
+        Recipe("PyTorch, which exports again", "python", text, text[start:end]),
+        Recipe("a check of that export: it obeys the types of the file", "sh", shlex.join(check)),
     ]
 
 

@@ -93,6 +93,16 @@ class CaseCommand(msgspec.Struct, frozen=True):
     part: CheckPart
 
 
+class Program(msgspec.Struct, frozen=True):
+    """The PyTorch program that a model was exported from, as the user named it. ``modules``: paths of
+    the modules in it that hold all nodes that stay in FP32, none inside of another; ``outputs``: the
+    names of what the model gives."""
+
+    source: str
+    modules: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
 class Cure(msgspec.Struct, frozen=True):
     """A workaround, for the words of other tools. ``keep``: names of the nodes that stay in FP32;
     ``nameless``: how many of them are ours, as the model gives none; ``failing``: the engine that
@@ -104,7 +114,8 @@ class Cure(msgspec.Struct, frozen=True):
     float, so their pairs are gone from the file: no precision of a layer by its name does that.
     ``quantized``: how that model was quantized, as arguments of
     ``onnxruntime.quantization.quantize_static``, where that is known; ``left_out``: what was left
-    in float before."""
+    in float before. ``program``: where these nodes
+    stand in PyTorch, if they all stand in modules below the outermost one."""
 
     keep: tuple[str, ...] = ()
     nameless: int = 0
@@ -115,6 +126,7 @@ class Cure(msgspec.Struct, frozen=True):
     in_float: bool = False
     quantized: str = ""
     left_out: tuple[str, ...] = ()
+    program: Program | None = None
 
 
 class Recipe(msgspec.Struct, frozen=True):

@@ -10,7 +10,11 @@ from collections.abc import Callable, Collection
 from typing import Final, TypeVar
 
 from narrowdown.engines import discovery
-from narrowdown.engines.converters import conversion_recipes, quantization_recipes
+from narrowdown.engines.converters import (
+    conversion_recipes,
+    module_recipes,
+    quantization_recipes,
+)
 from narrowdown.engines.declaration import (
     ByHand,
     CaseCommand,
@@ -130,12 +134,12 @@ def keep_script(engine: Found, nodes: Collection[str]) -> str:
 
 def apply(engine: Found, cure: Cure) -> list[Recipe]:
     """The workaround in the words of each tool: those that quantize, where layers are left in float,
-    the engine's own, then those that convert a model. Never raises ``Exception``."""
+    the engine's own, PyTorch, then those that convert a model. Never raises ``Exception``."""
     give = by_hand(engine).apply
     own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give else []
     precision = engine.spec.get("precision")
     converted = [] if cure.in_float else conversion_recipes(precision, cure)
-    return [*quantization_recipes(cure), *own, *converted]
+    return [*quantization_recipes(cure), *own, *module_recipes(precision, cure), *converted]
 
 
 def _take(give: Callable[[], T], otherwise: T) -> T:

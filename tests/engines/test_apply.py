@@ -16,7 +16,7 @@ import onnxruntime
 import pytest
 
 from narrowdown.engines import outside
-from narrowdown.engines.declaration import Cure, Recipe
+from narrowdown.engines.declaration import Cure, Program, Recipe
 from narrowdown.engines.installed import importable
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.demo import MODELS
@@ -418,3 +418,15 @@ def list_quantized_convolutions(path: Path) -> set[str]:
     nodes = onnx.load(path).graph.node
     pairs = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
     return {n.name for n in nodes if n.op_type == "Conv" and n.input[1] in pairs}
+
+
+@pytest.mark.parametrize(
+    ("source", "printed"),
+    [("/a/model.py:build", True), ("a.b:build", True), ("/a/x;y.py:b", False)],
+)
+def test_pytorch_is_told_of_a_module_that_can_be_imported(source: str, printed: bool) -> None:
+    cure = Cure(program=Program(source, ("blocks.1",), ("y",)))
+    told = recipes("emulate:precision=fp16", cure).get("PyTorch, which exports again")
+    assert (told is not None and "'blocks.1'" in told.line) == printed
+    if told is not None:
+        compile(told.text, source, "exec")

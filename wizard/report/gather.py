@@ -13,7 +13,7 @@ from narrowdown.engines.compare.loops import CurveRow
 from narrowdown.engines.compare.say import say_limit, wrong_by
 from narrowdown.engines.compare.statistics import least_share
 from narrowdown.engines.compare.values import Values
-from narrowdown.engines.declaration import Cure, Found
+from narrowdown.engines.declaration import Cure, Found, Program
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import find_leavable_layers, list_left_out, say_settings
@@ -105,12 +105,10 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
     rounds = depths(state, table, culprits)
     file = WORKED_AROUND if list_handed_over(state, table) else ""
     version = state.version(problem.engine)
-    workaround = _workaround(findings, problem.engine, index, version, file)
+    workaround = _workaround(findings, problem, index, version, file)
     found = (w for v in state.route if v.findings and (w := v.findings.workaround))
     cures = [
-        _workaround(
-            msgspec.structs.replace(findings, workaround=w), problem.engine, index, version, ""
-        )
+        _workaround(msgspec.structs.replace(findings, workaround=w), problem, index, version, "")
         for w in {
             (w.kind, w.keep, w.switched_off): w for w in found if w != findings.workaround
         }.values()
@@ -311,14 +309,17 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
 
 
 def _workaround(
-    findings: base.Findings, engine: str, index: GraphIndex | None, version: str, file: str
+    findings: base.Findings, problem: Problem, index: GraphIndex | None, version: str, file: str
 ) -> Workaround | None:
-    w = findings.workaround
+    w, engine = findings.workaround, problem.engine
     if w is None:
         return None
     unseen, spec = w.unseen or base.Unseen(), parse(w.engine or engine)
     failing = outside.found(parse(engine), version)
     cure = _cure(w, index, failing, as_given=findings.model == findings.original)
+    if index and problem.exported and w.kind == "precision":
+        program = _find_program(index, ranges.decode(w.keep), problem.exported.source)
+        cure = msgspec.structs.replace(cure, program=program)
     return copy_facts(
         Workaround,
         w,
@@ -353,6 +354,15 @@ def _list_modules(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     found = (index.nodes[n] for n in nodes) if index is not None else ()
     named = (f"{node.module} ({node.module_class})" for node in found if node.module)
     return tuple(dict.fromkeys(name.removesuffix(" ()") for name in named))
+
+
+def _find_program(index: GraphIndex, keep: Iterable[int], source: str) -> Program | None:
+    """Where these nodes stand in the PyTorch program; None where one stands in the outermost module,
+    of which all else is a part."""
+    paths = {index.nodes[n].module for n in keep}
+    outer = [path for path in paths if not any(path.startswith(f"{other}.") for other in paths)]
+    outputs = tuple(index.tensors[t].name for t in index.outputs)
+    return Program(source, tuple(sorted(outer)), outputs) if all(paths) else None
 
 
 def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_given: bool) -> Cure:

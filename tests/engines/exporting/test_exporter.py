@@ -13,7 +13,6 @@ from narrowdown.engines.exporting.exporter import (
     Fault,
     align,
     find_differences,
-    list_ops,
     load_source,
 )
 
@@ -24,11 +23,6 @@ def call(op: str, scope: str = "m", shape: tuple[int, ...] = (2,), **stated: obj
     made = Call(op, scope, shape, dict(stated))
     made.line = f"m.py:{len(op)}"
     return made
-
-
-def test_the_same_operators_are_pairs() -> None:
-    eager = [call("mm"), call("gelu"), call("mm")]
-    assert align(eager, eager) == {0: 0, 1: 1, 2: 2}
 
 
 def test_what_is_between_is_left_out() -> None:
@@ -51,11 +45,6 @@ def test_an_argument_that_differs_is_told_with_its_line() -> None:
     assert told["line"] == "m.py:4"
 
 
-def test_equal_lists_differ_nowhere() -> None:
-    calls = [call("gelu", approximate="none"), call("add", "n", alpha=1)]
-    assert find_differences(calls, calls) == {}
-
-
 def test_operators_that_are_missing_are_told() -> None:
     found = find_differences([call("abs"), call("mean")], [call("mean")])
     (told,) = found["m"]
@@ -67,11 +56,6 @@ def test_an_argument_is_told_before_operators() -> None:
     eager = [call("abs"), call("div", other=4.7)]
     found = find_differences(eager, [call("div", other=6.0)])
     assert ["other is 4.7" in told["said"] for told in found["m"]] == [True, False]
-
-
-def test_numbers_are_told_with_the_operator() -> None:
-    assert list_ops([call("mul", other=1.702)]) == "mul(other=1.702)"
-    assert list_ops([]) == "nothing"
 
 
 def load(source: str) -> object:

@@ -8,7 +8,6 @@ from narrowdown.engines.exporting.parting import (
     common_path,
     cut_around,
     list_behind,
-    order,
 )
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.problem import Difference, Exported
@@ -51,10 +50,6 @@ def test_the_part_ends_at_recorded_values() -> None:
     assert cut_around(index, (2, 4), 4) == (1, 2)
     assert cut_around(index, (2, 3, 4), 4) == (2,)
     assert cut_around(index, (4,), 4) == (0, 1, 2)
-
-
-def test_the_order_is_that_of_the_nodes() -> None:
-    assert order(chain(), (5, 2, 4)) == (2, 4, 5)
 
 
 @pytest.mark.parametrize(

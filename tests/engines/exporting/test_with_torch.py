@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from narrowdown.engines.exporting import launch
 from narrowdown.engines.problem import Exported
+
+from ...docs.shown import ROOT
 
 PYTHON = os.environ.get("NARROWDOWN_TORCH_PYTHON", "")
 pytestmark = [
@@ -131,3 +134,10 @@ def test_what_is_wrong_is_a_sentence(
     with pytest.raises(launch.ExportFault) as caught:
         export(folder, source, *inputs, out=tmp_path)
     assert said in str(caught.value)
+
+
+def test_what_is_printed_for_pytorch_exports_a_module_that_works(tmp_path: Path) -> None:
+    """By its own check: the module and the line are told, and FP16 breaks it without the text."""
+    script = ROOT / "campaigns" / "pytorch" / "engine_faults.py"
+    words = ("--torch-python", PYTHON, "--only", "exponential", "--home", tmp_path)
+    subprocess.run([sys.executable, script, *words], check=True)
