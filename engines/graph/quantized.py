@@ -11,7 +11,7 @@ those who read it, so a single layer mostly loses the pair of its weights alone.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +24,7 @@ DEQUANTIZE = "DequantizeLinear"
 LOOK_WRONG = "Q/DQ nodes of the model look wrong: "  # what is said of its own pairs begins so (``engines.graph.wrong_pairs``)
 # ONNX Runtime keeps its own operators of the same names, for types that ONNX's once lacked.
 DOMAINS = frozenset({"", "com.microsoft"})
-_IN_THEMSELVES = frozenset(
+IN_THEMSELVES = frozenset(
     {
         "ConvInteger", "MatMulInteger", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulNBits",
         "MatMulBnb4", "QGemm", "QAttention", "QEmbedLayerNormalization", "QOrderedMatMul", "QOrderedAttention", "QMoE",
@@ -56,6 +56,18 @@ _TYPES = {
     "int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16", "int4": "QInt4",
     "uint4": "QUInt4", "float8_e4m3fn": "QFLOAT8E4M3FN",
 }  # fmt: skip
+
+
+# What may make a quantized model right beside layers in float: arguments of ``quantize_static``, types
+# and methods by their names, that are other than in the model as it is.
+TRIALS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "reduce_range": {"reduce_range": True},
+    "symmetric": {"activation_type": "QInt8", "extra_options": {"ActivationSymmetric": True}},
+    "per_channel": {"per_channel": True},
+    "entropy": {"calibrate_method": "Entropy"},
+    "percentile": {"calibrate_method": "Percentile"},
+}
 
 
 class Layer(msgspec.Struct, frozen=True):
@@ -233,10 +245,16 @@ def find_leavable_layers(index: GraphIndex) -> tuple[Layer, ...]:
     return tuple(layer for layer in find_layers(index) if can_stay_float(index, layer))
 
 
-def say_settings(index: GraphIndex) -> str:
-    """How a model was quantized, as arguments of ``quantize_static``; "" as ``find_settings``."""
-    found = find_settings(index).items()
-    return ", ".join(f"{k}={f'QuantType.{v}' if isinstance(v, str) else v}" for k, v in found)
+def say_settings(settings: Mapping[str, Any]) -> str:
+    """Arguments of ``quantize_static``, as they are pasted."""
+
+    def say(name: str, value: Any) -> str:
+        if not isinstance(value, str):
+            return f"{name}={value}"
+        enum = "CalibrationMethod" if name == "calibrate_method" else "QuantType"
+        return f"{name}={enum}.{value}"
+
+    return ", ".join(say(name, value) for name, value in settings.items())
 
 
 def find_settings(index: GraphIndex) -> dict[str, Any]:
@@ -280,7 +298,7 @@ def list_left_out(index: GraphIndex) -> tuple[str, ...]:
 def nodes_on_codes(index: GraphIndex) -> tuple[int, ...]:
     """Ids of the nodes that compute on codes by themselves (QLinearConv, MatMulInteger, ...): no
     pair can be taken from them."""
-    return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in _IN_THEMSELVES)
+    return tuple(n.id for n in index.nodes if n.op.startswith("QLinear") or n.op in IN_THEMSELVES)
 
 
 def count_operators(nodes: Sequence[Node], chosen: Iterable[int]) -> str:

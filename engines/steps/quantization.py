@@ -26,12 +26,14 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.quantized import (
+    TRIALS,
     can_stay_float,
     count_operators,
     find_layers,
     find_leavable_layers,
     is_stored_weight,
     nodes_on_codes,
+    say_settings,
 )
 from narrowdown.engines.probe import Describe, Measurement, Requantize, is_given
 from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams
@@ -67,15 +69,6 @@ class QuantizationOutcome(PrecisionOutcome, frozen=True, kw_only=True):
     reference: str = ""  # the engine spec of the float model
 
 
-# What is tried beside leaving layers out, and its words for ``quantize_static``.
-_TRIALS = {
-    "as it is": "",
-    "reduce_range": "reduce_range=True",
-    "symmetric": 'activation_type=QuantType.QInt8, extra_options={"ActivationSymmetric": True}',
-    "per_channel": "per_channel=True",
-    "entropy": "calibrate_method=CalibrationMethod.Entropy",
-    "percentile": "calibrate_method=CalibrationMethod.Percentile",
-}
 _LITERALLY = "computed literally"
 
 
@@ -91,7 +84,7 @@ class CandidateRow(msgspec.Struct, frozen=True):
 
 
 class QuantizationParams(PrecisionParams, frozen=True):
-    trials: Count = len(_TRIALS)  # settings that the float model is quantized anew with
+    trials: Count = len(TRIALS)  # settings that the float model is quantized anew with
     most_effects: Count = MOST_EFFECTS  # layers whose effect on the outputs is measured
 
 
@@ -196,7 +189,7 @@ def _try_candidates(ask: Inquiry, most: int) -> Sub[list[CandidateRow]]:
     rows = [_weigh(_LITERALLY, literal, ask)]
     given = tuple(s.id for s in findings.samples if is_given(s.id))
     anew = given and parse(ask.ctx.reference).get("model")
-    for trial in tuple(_TRIALS)[: most if anew else 0]:
+    for trial in tuple(TRIALS)[: most if anew else 0]:
         yield Note(f"quantized anew: {trial}")
         m = off = yield from asked(
             Requantize(
@@ -218,7 +211,7 @@ def _weigh(what: str, m: Measurement, ask: Inquiry) -> CandidateRow:
         what,
         find_worst(m, ask.criterion) if ran else None,
         passes=ran and judge_whole(m, ask.criterion).passed,
-        arguments=_TRIALS.get(what, ""),
+        arguments=say_settings(TRIALS.get(what, {})),
         why="" if ran else m.message,
     )
 
@@ -252,7 +245,8 @@ def _say_none(index: GraphIndex, opaque: Sequence[int]) -> str:
         (
             opaque,
             f"This model is quantized in operators ({count_operators(index.nodes, opaque)}), not in Q/DQ pairs: each computes on "
-            "codes by itself, and none can be left in float. Export it in Q/DQ form to rank its layers.",
+            "codes by itself, and none can be left in float. Export it in Q/DQ form (quant_format=QuantFormat.QDQ) to rank its "
+            "layers.",
         ),
         (
             True,

@@ -1,26 +1,14 @@
 """Quantize a model's float original anew, with other settings."""
 
-from typing import Any
-
 from narrowdown.engines.backends.onnxruntime.quantizer import quantize
 from narrowdown.engines.data import originals
 from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.model_problem import ModelProblem
-from narrowdown.engines.graph.quantized import find_settings, list_left_out
+from narrowdown.engines.graph.quantized import TRIALS, find_settings, list_left_out
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.probe import Measurement, Requantize
 from narrowdown.engines.store.content import Store
-
-# By the name that a probe says: what is other than in the model as it is.
-TRIALS: dict[str, dict[str, Any]] = {
-    "as it is": {},
-    "reduce_range": {"reduce_range": True},
-    "symmetric": {"activation_type": "QInt8", "extra_options": {"ActivationSymmetric": True}},
-    "per_channel": {"per_channel": True},
-    "entropy": {"calibrate_method": "Entropy"},
-    "percentile": {"calibrate_method": "Percentile"},
-}
 
 
 def requantize(probe: Requantize, store: Store) -> Measurement:

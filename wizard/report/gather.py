@@ -16,7 +16,12 @@ from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Cure, Found, Program
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.graph.quantized import find_leavable_layers, list_left_out, say_settings
+from narrowdown.engines.graph.quantized import (
+    find_leavable_layers,
+    find_settings,
+    list_left_out,
+    say_settings,
+)
 from narrowdown.engines.known.lookalike import list_lookalikes
 from narrowdown.engines.known.table import TableProblem, recall
 from narrowdown.engines.probe import HUGE, Measure
@@ -386,7 +391,7 @@ def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_gi
     kept = set(ranges.decode(w.keep)) if index and w.kind == "precision" else set()
     layers = {layer.node for layer in find_leavable_layers(index)} if index and kept else set()
     in_float = bool(kept) and kept <= layers
-    quantized = say_settings(index) if index and in_float else ""
+    quantized = say_settings(find_settings(index)) if index and in_float else ""
     left = list_left_out(index) if index and quantized else ()
     file = FILE if written else ""
     return Cure(names, nameless, failing, file, outputs, plain, in_float, quantized, left)
