@@ -136,7 +136,9 @@ def apply(engine: Found, cure: Cure) -> list[Recipe]:
     """The workaround in the words of each tool: those that quantize, where layers are left in float,
     the engine's own, PyTorch, then those that convert a model. Never raises ``Exception``."""
     give = by_hand(engine).apply
-    own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give else []
+    # A model as it was does not have the layers in float.
+    made = bool(cure.file) or not cure.in_float
+    own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give and made else []
     precision = engine.spec.get("precision")
     converted = [] if cure.in_float else conversion_recipes(precision, cure)
     return [*quantization_recipes(cure), *own, *module_recipes(precision, cure), *converted]

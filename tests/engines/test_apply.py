@@ -395,7 +395,8 @@ def test_a_quantizer_leaves_out_what_is_pasted(tmp_path: Path) -> None:
     shutil.copy(MODELS / "shapes_cnn.onnx", tmp_path / "float.onnx")
     shutil.copy(MODELS / "shapes_cnn_in.npz", tmp_path / "calibration.npz")
     settings = "activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8, per_channel=False"
-    told = recipes("onnxruntime", Cure(names, quantized=settings))
+    told = recipes("onnxruntime", Cure(names, in_float=True, quantized=settings))
+    assert not [tool for tool in told if tool.startswith("ONNX Runtime in")], "without a file"
     found = pasted(told["onnxruntime.quantization"].text, tmp_path)
     assert tuple(found["exclude"]) == names
     assert list_quantized_convolutions(tmp_path / "model.onnx").isdisjoint(names)
