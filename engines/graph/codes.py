@@ -7,7 +7,7 @@ from onnx import GraphProto, NodeProto
 
 from narrowdown.engines.graph import constants, external, names, schema
 from narrowdown.engines.graph.load import StoredModel
-from narrowdown.engines.graph.quantized import DEQUANTIZE, QUANTIZE, is_rounding
+from narrowdown.engines.graph.quantized import DEQUANTIZE, IN_THEMSELVES, QUANTIZE, is_rounding
 
 # Operators that read codes, the first of what they read.
 _READ_CODES = frozenset(
@@ -41,6 +41,8 @@ def find_codes(model: StoredModel) -> Codes:
                 rounded.add(_find_made(node, dtypes))
             elif node.op_type in _READ_CODES:
                 read.add(dtypes.get(node.input[0], ""))
+            elif node.op_type in IN_THEMSELVES:
+                read.add("int8")  # of weights, packed
     steps = "int16" if rounded and _SIXTEEN.issuperset(rounded) else _name_codes(rounded)
     return Codes(_name_codes(read | rounded), steps)
 

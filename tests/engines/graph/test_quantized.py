@@ -14,6 +14,7 @@ from narrowdown.engines.data import originals
 from narrowdown.engines.demos.scaled_apart import quantize
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.bypass import leave_float, make_float_twin
+from narrowdown.engines.graph.codes import find_codes
 from narrowdown.engines.graph.cut import Cut, cut
 from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import (
@@ -211,6 +212,29 @@ def test_weights_are_not_looked_up_at_an_activation_that_was_dropped(folder: Pat
     spec = f"onnxruntime:model={folder / 'float.onnx'}"
     found = originals.find_float_weights(store, model, spec)
     assert 3.0 in [float(numpy_helper.to_array(t)) for t in found.values() if not t.dims]
+
+
+def test_packed_weights_of_an_operator_are_codes_and_nothing_else_is_rounded(folder: Path) -> None:
+    """Held against the float model with an FP32 tolerance, "the engine is at fault" was said."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 16]) for name in "xy"]
+    packed = [
+        numpy_helper.from_array(np.full((16, 1, 8), 0x9A, np.uint8), "w"),
+        numpy_helper.from_array(np.ones(16, np.float32), "s"),
+    ]
+    node = n(
+        "MatMulNBits",
+        ["x", "w", "s"],
+        ["y"],
+        domain="com.microsoft",
+        K=16,
+        N=16,
+        bits=4,
+        block_size=16,
+    )
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:], packed)
+    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+    floats = helper.make_model(graph, opset_imports=domains, ir_version=10)
+    assert find_codes(stored(folder, floats, "packed")[1]) == ("int8", "")
 
 
 def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: Path) -> None:

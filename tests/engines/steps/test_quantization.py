@@ -2,16 +2,20 @@
 on real engines."""
 
 import re
+import sys
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import msgspec
 import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.demos.scaled_apart import READERS, WRITERS, quantize, scale_apart
@@ -394,6 +398,59 @@ def test_every_form_of_pair(
     assert all(r["movable"] for r in rows.values())
 
 
+def store_blocks(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Its weights as INT4, with a scale for each two rows; of the reader far too wide ones."""
+    stored, held = deepcopy(model), {t.name: t for t in model.graph.initializer}
+    for node in model.graph.node:
+        name = node.input[1]
+        values = numpy_helper.to_array(held[name])
+        scale = np.abs(values.reshape(-1, 2, values.shape[1])).max(axis=1) / (
+            1 if node.name == "reader" else 7
+        )
+        codes = np.rint(values / scale.repeat(2, axis=0)).astype(ml_dtypes.int4)
+        stored.graph.initializer.remove(next(t for t in stored.graph.initializer if t.name == name))
+        stored.graph.initializer.extend(
+            [
+                numpy_helper.from_array(codes, f"{name}-4"),
+                numpy_helper.from_array(scale, f"{name}-s"),
+            ]
+        )
+        stored.graph.node.insert(
+            0, n("DequantizeLinear", [f"{name}-4", f"{name}-s"], [name], axis=0, block_size=2)
+        )
+    stored.opset_import[0].version, stored.ir_version = 21, 10
+    return stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine"), [("float8_e4m3fn", "reference"), ("int4", "reference"), ("int4", ORT)]
+)
+def test_codes_of_other_types_are_ranked_computed_literally(
+    tiny: Tiny, open_model: Any, tmp_path: Path, kind: str, engine: str
+) -> None:
+    if kind == "int4":
+        model = store_blocks(tiny.model)
+    else:
+        model = tiny.made(
+            activation_type="QFLOAT8E4M3FN",
+            weight_type="QFLOAT8E4M3FN",
+            calibrate_method="Distribution",
+        )
+        scale = next(t for t in model.graph.initializer if t.name == "b_scale")
+        scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * 500, scale.name))
+    onnx.save(model, tmp_path / "q.onnx")
+    session = against(open_model(tmp_path / "q.onnx", engine, (tiny.inputs,)), tiny.reference)
+    walk = session.step("quantization", trials=0, margin=1.0)
+    outcome, tables = walk.finish.outcome, walk.finish.tables
+    assert (outcome.outcome, tables["layers"][0]["codes"]) == ("found", kind)
+    assert "reader" in outcome.names
+    assert outcome.worst in ("reader", "writer"), "both ask for the wide scale of FP8"
+    literal = worst_row(
+        ReferenceEvaluator(model).run(None, tiny.feeds)[0], logits(tiny.floats, tiny.feeds)
+    )
+    assert tables["candidates"][0]["error"] == pytest.approx(literal, rel=1e-3)
+
+
 def test_operators_that_compute_on_codes_are_left_whole_in_one_sentence(
     tiny: Tiny, open_model: Any, tmp_path: Path
 ) -> None:
@@ -427,6 +484,48 @@ def test_a_model_without_pairs_is_refused(tiny: Tiny, open_model: Any) -> None:
 def test_a_checker_cannot_rank_layers(opened: Any) -> None:
     with pytest.raises(StepRefused, match="external check"):
         next(STEPS["quantization"].run(msgspec.structs.replace(opened.context(), check="true")))
+
+
+# What an x86 processor without VNNI makes of sums of products of U8 and S8: each two end in 16 bits.
+SATURATING = """
+import sys
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+held = {t.name: numpy_helper.to_array(t) for t in onnx.load(sys.argv[1]).graph.initializer}
+step, zero, weights = held["x_scale"], held["x_zero_point"], held["w_quantized"].astype(int)
+with np.load(sys.argv[2]) as arrays:
+    codes = np.clip(np.rint(arrays["x"] / step) + zero, 0, 255).astype(int)
+products = codes[:, :, None] * weights
+pairs = np.clip(products[:, ::2] + products[:, 1::2], -(2**15), 2**15 - 1)
+sums = pairs.sum(axis=1) - zero * weights.sum(axis=0)
+np.savez(sys.argv[3], y=(sums * step * held["w_scale"]).astype(np.float32))
+"""
+
+
+def test_on_a_processor_without_vnni_the_engine_is_at_fault_and_no_scale(
+    open_model: Any, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 16]) for name in "xy"]
+    weights = rng.uniform(0.5, 1, (16, 16)).astype(np.float32)
+    graph = helper.make_graph(
+        [n("MatMul", ["x", "w"], ["y"], "m")], "g", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")]
+    )  # fmt: skip
+    floats = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"x": rng.uniform(0.5, 1, (4, 16)).astype(np.float32)}
+    onnx.save(floats, tmp_path / "float.onnx")
+    onnx.save(quantize(floats, feeds), tmp_path / "int8.onnx")
+    np.savez(tmp_path / "in.npz", **feeds)
+    (tmp_path / "saturating.py").write_text(SATURATING)
+    engine = f"command:run={sys.executable} {tmp_path / 'saturating.py'} {{model}} {{inputs}} {{outputs}}"
+    session = open_model(tmp_path / "int8.onnx", engine, (tmp_path / "in.npz",))
+    session = against(session, f"onnxruntime:model={tmp_path / 'float.onnx'}")
+    outcome = session.step("compare", look_again={"most": 1}).finish.outcome
+    assert (outcome.verdict, outcome.explanation) == ("fails", "engine")
+    assert outcome.emulated_error < 0.02 < 0.1 < outcome.engine_error
 
 
 # -- the other steps on a quantized model
