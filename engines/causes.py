@@ -102,6 +102,7 @@ KINDS: tuple[CauseKind, ...] = (
         whose="whoever wrote the module, or PyTorch's exporter (https://github.com/pytorch/pytorch/issues)",
     ),
     CauseKind("build-failure", "the engine does not take this part", "it does not parse or build; its own words are shown"),
+    CauseKind("crash", "the engine's process ends at this part", "it dies of a signal while it builds or runs this part"),
     CauseKind(
         "unknown", "none of the causes that are known fits the numbers", "none of these; where values begin to differ is said"
     ),

@@ -101,6 +101,7 @@ def list_proven(e: Evidence) -> tuple[tuple[str, object, str], ...]:
             f"Without {' and '.join(found.options)} the model passes; with nothing else of the engine's own it fails.",
         ),
         ("build-failure", kind == "build", e.said or "The engine refuses it and says nothing."),
+        ("crash", kind == "crash", e.said or "The engine's process ends and says nothing."),
         (
             "unknown",
             kind == "check",

@@ -9,6 +9,7 @@ from narrowdown.engines.asking import Described, Note, Sub, asked
 from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.cheap_engine import find_emulation
 from narrowdown.engines.asking.inquiry import Inquiry
+from narrowdown.engines.asking.layers.engine import phrase
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
@@ -44,6 +45,8 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         failures += answer.fails
         saved = saved or dict(answer.files)
         said = said or (answer.measured.message if answer.measured.status != "ok" else "")
+    if ask.signature.kind == "crash" and not saved:
+        saved = yield from _keep_given(ask, case)
     watched: Answer = yield from _watch_inside(oracle, case)
     several = failures > 0 and len(case.nodes) > 1 and oracle.runs == 1
     cured = several and watched.measured.status == "ok" and not watched.fails
@@ -71,6 +74,15 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         cause = name_cause(evidence)
     case = msgspec.structs.replace(case, verified=f"{failures}/{repeats}")
     return Seen(Culprit(case, cause.name, cause.evidence, at=cause.beyond), failures, saved)
+
+
+def _keep_given(ask: Inquiry, case: Case) -> Sub[dict[str, str]]:
+    """The files of a case of which a crash leaves none: what the reference is given, and gives. An
+    engine that computes in halves is given a model in its own types, which is not among them."""
+    question = msgspec.structs.replace(ask_about(case, save="confirmed"), reference=True)
+    given = yield from asked(phrase(ask, question))
+    others = {"actual.npz", *(["engine.onnx"] if ask.ctx.storage in HALVES else [])}
+    return {name: digest for name, digest in given.artifacts.items() if name not in others}
 
 
 def _name_makers(index: GraphIndex, nodes: tuple[int, ...]) -> dict[str, str]:

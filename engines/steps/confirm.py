@@ -322,7 +322,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=14,
+    version=15,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

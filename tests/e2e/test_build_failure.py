@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.parser
 import pytest
 from onnx import TensorProto, helper
 
@@ -74,56 +73,6 @@ def test_a_refused_model_is_reduced_to_the_node_at_fault(narrowdown: Any, tmp_pa
         words for words in ("wrong by", "samples failing", "failing outputs") if words in whole
     ]
     assert report["error"] is None
-
-
-# As a voice detector's: the branch hangs on the sampling rate, and the one that is not taken holds
-# what TensorRT does not know.
-RATED = """
-<ir_version: 8, opset_import: ["":17]>
-g (float[1,4] x, int64 sr) => (float[1,4] y) {
-  wide = Constant <value: tensor = int64 {16000}> ()
-  [is_wide] w = Equal (sr, wide)
-  [choice] h = If (w) <
-    then_branch = a () => (float[1,4] p) { [double] p = Add (x, x) },
-    else_branch = b () => (float[1,4] q) { [distinct] u, u1, u2, u3 = Unique (x)
-      [total] z = ReduceSum <keepdims = 0> (u)
-      [shift] q = Add (x, z) }>
-  [after] y = Abs (h)
-}
-"""
-
-
-def test_a_refused_if_ends_with_a_model_without_it_and_says_while_what_it_is_right(
-    narrowdown: Any, tmp_path: Path
-) -> None:
-    path, session = tmp_path / "rated.onnx", tmp_path / "s"
-    onnx.save(onnx.parser.parse_model(RATED), path)
-    words = [
-        "run",
-        path,
-        "--flow",
-        "build-failure",
-        "--engine",
-        "tensorrt_rtx",
-        "--session",
-        session,
-    ]
-    for i, rate in enumerate((16000, 8000)):
-        np.savez(tmp_path / f"{i}.npz", x=np.ones((1, 4), np.float32), sr=np.int64(rate))
-        words += ["--inputs", tmp_path / f"{i}.npz"]
-    done = narrowdown(*words, "--display", "plain")
-    assert done.code == 0, done.err
-    report = json.loads((session / "case" / "report.json").read_text())
-    assert (report["verdict"], report["end"]) == ("worked-around", "worked-around")
-    assert (report["workaround"]["kind"], report["workaround"]["condition"]) == (
-        "control-flow",
-        "'sr' is 16000",
-    )
-    told = (session / "case" / "workaround.md").read_text()
-    assert "It is right only while 'sr' is 16000." in told
-    assert "tensorrt_rtx --onnx=worked-around.onnx" in told
-    made = onnx.load(session / "worked-around.onnx")
-    assert {"If", "Unique"}.isdisjoint(node.op_type for node in made.graph.node)
 
 
 def test_a_node_that_parses_and_cannot_be_built_is_found_among_others(

@@ -12,7 +12,8 @@ from onnx import helper
 
 from narrowdown.engines.installed import importable
 
-from .conftest import Walk
+from . import tiny
+from .conftest import Walk, check
 
 pytestmark = pytest.mark.skipif(not importable("openvino"), reason="OpenVINO is not installed")
 
@@ -95,6 +96,25 @@ def test_what_is_refused_for_its_open_shapes_is_cut_out_with_open_shapes(
     assert walked.ran.code == 0, walked.ran.out
     (culprit,) = walked.reading.report().culprits
     assert (culprit.cause, culprit.nodes) == ("build-failure", ("/squeeze",))
+
+
+def test_a_crash_of_the_build_is_found_and_its_case_holds_what_was_built(
+    walk: Walk, models: Path
+) -> None:
+    """The process that crashes keeps nothing. Where the case's check runs no engine, the fault is
+    not called gone."""
+    engine = "fake:fault=crash,at=build,ops=Sqrt"
+    walked = walk(tiny.norm(models), "--engine", engine, "--flow", "build-failure")
+    assert (walked.ran.code, walked.reading.report().verdict) == (0, "build-failure")
+    (culprit,) = walked.reading.report().culprits
+    assert (culprit.cause, culprit.nodes, culprit.verified) == ("crash", ("/length",), "5/5")
+    case = walked.folder / "case"
+    for name in ("model.onnx", "engine.onnx"):
+        assert [n.op_type for n in onnx.load(case / name).graph.node] == ["Sqrt"]
+    (fed,), (given,) = (np.load(case / f"{n}.npz").values() for n in ("inputs", "expected"))
+    np.testing.assert_allclose(np.sqrt(fed), given, rtol=1e-6)
+    assert "process of fake" in (case / "issue.md").read_text()
+    assert check(case).returncode == 2
 
 
 RATED = """
