@@ -15,7 +15,7 @@ from narrowdown.engines.compare.say import say_amount, say_most
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph.quantized import find_layers, find_leavable_layers
 from narrowdown.engines.nearest import join_some
-from narrowdown.engines.probe import HUGE, Measurement, is_given
+from narrowdown.engines.probe import HUGE, Measurement, Score, is_given
 from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
@@ -176,6 +176,7 @@ class Keeping:
             fresh = tuple(s for s in fresh if is_given(s))
         more: dict[str, float] = {}
         if tried.failing:
+            fresh = yield from self._drop_others(keep, fresh)
             more = yield from allow(sets, fresh)
         if set(more).isdisjoint(tried.failing):
             return {}
@@ -183,6 +184,20 @@ class Keeping:
         self.joined += len(set(tried.failing) & set(more))
         self.lost |= set(fresh) - set(more)
         return more
+
+    def _drop_others(self, keep: NodeSet, samples: tuple[str, ...]) -> Sub[tuple[str, ...]]:
+        """These without the made ones on which an output fails that fails on no given one: what the
+        precision does to that is told, and no node is kept for it."""
+        sets, reached = self.sets, self.sets.list_reached()
+        feeds = tuple(dict.fromkeys(s.partition("/")[0] for s in samples))
+        m: Measurement = yield from sets.measure(keep, feeds)
+        other = {
+            r.sample
+            for r in m.results
+            for score in r.outputs
+            if score.name not in reached and use_up(score, self.ask.criterion) > 1
+        }
+        return tuple(s for s in samples if is_given(s) or s not in other)
 
     def _finish(self, best: Best) -> Sub[Kept]:
         """The set built once more, to be kept, and where threads may race run as often as shows one
@@ -292,12 +307,21 @@ class KeptSets:
         m: Measurement = yield from self.measure(keep, tuple(feeds))
         if m.status != "ok" or m.assumed:
             return None
-        rule = self.oracle.criterion
+        rule, reached = self.oracle.criterion, self.list_reached()
         told = tell_apart(restrict(m, set(samples)), rule, self.basis, self.margin)
+
+        def use(score: Score) -> float:
+            return use_up(score, rule) / (1.0 if score.name in reached else self.margin)
+
         return {
-            s: max((use_up(score, rule) for r in rows for score in r.outputs), default=0.0)
+            s: max((use(score) for r in rows for score in r.outputs), default=0.0)
             for s, rows in by_sample(told.counted).items()
         }
+
+    def list_reached(self) -> frozenset[str]:
+        """Outputs that fail on some given sample with nothing kept."""
+        rule, rows = self.oracle.criterion, self.basis.plain.results
+        return frozenset(s.name for r in rows for s in r.outputs if use_up(s, rule) > 1)
 
     def measure(self, keep: NodeSet, feeds: Sequence[str]) -> Sub[Measurement]:
         """The answer on all of these, which are what is fed."""

@@ -8,8 +8,10 @@ import pytest
 
 from narrowdown.engines.asking.inquiry import make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.compare.judge import limit
+from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score
 from narrowdown.engines.search.keeping import KeptSets
+from narrowdown.engines.search.unseen import Basis
 from tests.engines.steps.simulated import Simulated, graph
 
 SAMPLES = ("real:0", "real:1", "real:2")
@@ -84,3 +86,19 @@ def test_of_what_was_fed_together_each_has_its_own_part() -> None:
     assert [r.sample for r in one.results] == ["real:1"]
     assert one.run_seconds == pytest.approx(1.0)
     assert len(asked.probes) == 1
+
+
+def test_an_output_that_was_right_has_to_stay_so_where_it_was_given_and_no_more() -> None:
+    def answer(asked: Asked, probe: Measure) -> Measurement:
+        allowed = limit(asked.sets.oracle.criterion, "")
+        scores = (Score("fails", rel_l2=0.6 * allowed), Score("right", rel_l2=0.9 * allowed))
+        return Measurement(results=tuple(SampleResult(s, scores) for s in probe.samples))
+
+    asked = Asked(answer)
+    asked.sets.margin, asked.sets.near = 1.5, {"near:0": "made"}
+    plain = Measurement(results=(SampleResult("real:0", (Score("fails", rel_l2=9.0),)),))
+    asked.sets.basis = Basis(plain)
+    used = asked.drive(asked.sets.use((1,), ("real:0", "near:0")))
+    assert used == pytest.approx({"real:0": 0.6, "near:0": 0.6})
+    asked.sets.margin = 1.2
+    assert asked.drive(asked.sets.use((1,), ("real:0",))) == pytest.approx({"real:0": 0.75})
