@@ -213,7 +213,7 @@ class Narrowdown(InTurn[int]):
         if not isinstance(self.screen, SessionsScreen):
             self.push_screen(SessionsScreen())
 
-    def new_session(self) -> None:
+    def action_new(self) -> None:
         """The form."""
         self.push_screen(SetupScreen(self._setup))
 
@@ -255,8 +255,8 @@ class Narrowdown(InTurn[int]):
 
         self.make_aside(lambda: self.library.after(folder, wanted.step), opened, "session")
 
-    def go_back(self) -> None:
-        """To the session that the open one was asked after, else to the list."""
+    async def action_back(self) -> None:
+        """To the session that the open one was asked after, else to the list. The work goes on."""
         before = self._came_from.get(self.scene.folder) if self.scene is not None else None
         if before is None:
             self.show_sessions()
@@ -468,7 +468,7 @@ class Narrowdown(InTurn[int]):
                 )
             )
 
-    def open_report(self) -> None:
+    def action_report(self) -> None:
         """The report of the open session, in the browser; where none can be opened, say where it
         lies. Made in a thread."""
         if self.scene is not None:
@@ -541,10 +541,10 @@ class Narrowdown(InTurn[int]):
 
     # Leaving
 
-    def interrupt(self) -> None:
+    def action_interrupt(self) -> None:
         """Ctrl-C: stop after this probe; twice: now. Where nothing runs, leave."""
         if self.scene is None or not self.scene.busy:
-            self.leave()
+            self.action_quit_session()
             return
         now = time.monotonic()
         hard = now - self._interrupted < TWICE
@@ -558,9 +558,9 @@ class Narrowdown(InTurn[int]):
 
     async def action_quit(self) -> None:
         """Textual's own way out asks too."""
-        self.leave()
+        self.action_quit_session()
 
-    def leave(self) -> None:
+    def action_quit_session(self) -> None:
         """Leave the program; asks only while something runs, here or behind the list of
         sessions."""
         scene = self.scene

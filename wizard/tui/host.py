@@ -26,11 +26,3 @@ class Hosted(Screen[None]):
         ):
             self.add_class(*self._get_breakpoint_classes(size, breakpoints or []), update=False)
         await super()._compose()
-
-    def action_interrupt(self) -> None:
-        """Ctrl-C."""
-        self.host.interrupt()
-
-    def action_quit_session(self) -> None:
-        """Leave the program; asks only while something runs."""
-        self.host.leave()

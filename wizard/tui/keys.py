@@ -19,8 +19,8 @@ from narrowdown.wizard.tui.glyphs import Glyphs
 
 
 class Action(msgspec.Struct, frozen=True):
-    """``id`` is also the name of the screen's or app's ``action_<id>`` method. ``keys``: Textual's
-    names, joined by commas."""
+    """``id`` is also the name of the screen's ``action_<id>`` method, or of the application's where
+    it is ``whole``. ``keys``: Textual's names, joined by commas."""
 
     id: str
     label: str
@@ -28,6 +28,7 @@ class Action(msgspec.Struct, frozen=True):
     help: str
     shown: bool = True  # in the bottom line
     everywhere: bool = False  # before any focused widget sees the key
+    whole: bool = False  # does the same on every screen
     typing: bool = False  # works where one types, so a letter cannot be its key
     words: str = ""  # other words by which the palette finds it
 
@@ -51,7 +52,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("form_help", "help", "f1", "What the fields mean.", typing=True),
     Action("leave_form", "back", "escape", "Leave the form; what was typed is gone.", typing=True),
     Action("open", "open", "enter", "Open the highlighted session."),
-    Action("new", "new", "n", "Start a new session."),
+    Action("new", "new", "n", "Start a new session.", whole=True),
     Action("only", "find", "slash", "Show only the sessions that hold the words that you type."),
     Action(
         "remove",
@@ -64,6 +65,7 @@ ACTIONS: tuple[Action, ...] = (
         "back",
         "b,escape",
         "Back to where you came from: the list, or the session before. Never stops work.",
+        whole=True,
     ),
     Action("stop", "stop", "x", "Finish the probe that is running, then stop. Nothing is lost."),
     Action(
@@ -145,6 +147,7 @@ ACTIONS: tuple[Action, ...] = (
         "quit",
         "q",
         "Leave. Asks only while something runs, and can leave it running.",
+        whole=True,
     ),
     Action(
         "interrupt",
@@ -153,6 +156,7 @@ ACTIONS: tuple[Action, ...] = (
         "While a step runs, once: stop after this probe; twice: stop now. Else leave.",
         shown=False,
         everywhere=True,
+        whole=True,
     ),
     Action(
         "take_over",
@@ -172,6 +176,7 @@ ACTIONS: tuple[Action, ...] = (
         "open report",
         "O",
         "Open the report of the session in the browser.",
+        whole=True,
         words="html page workaround fix verdict",
     ),
     Action("close", "close", "escape", "Close the card.", shown=False, typing=True),
@@ -216,7 +221,14 @@ ALONG = tuple(  # a list that is not to take PageUp and PageDown for itself
 def bindings(*ids: str) -> list[BindingType]:
     """Textual bindings of these actions, in this order. Raises ``KeyError`` for an unknown id."""
     return [
-        Binding(a.keys, a.id, a.label, show=a.shown, id=a.id, priority=a.everywhere)
+        Binding(
+            a.keys,
+            f"app.{a.id}" if a.whole else a.id,
+            a.label,
+            show=a.shown,
+            id=a.id,
+            priority=a.everywhere,
+        )
         for a in (BY_ID[i] for i in ids)
     ]
 

@@ -27,7 +27,7 @@ def literal(text: object, style: str = "", *, lines: bool = False) -> Content:
     return Content.styled(clean(str(text), lines=lines), style)
 
 
-def join_contents(parts: Iterable[tuple[str, str]]) -> Content:
+def row(parts: Iterable[tuple[str, str]]) -> Content:
     """Pieces of (text, style), each literal, in one Content."""
     text, spans = "", []
     for piece, style in parts:
@@ -73,4 +73,4 @@ def _find_seams(text: str, width: int) -> Iterator[int]:
 
 def paint(rows: Iterable[Row]) -> list[Content]:
     """Rows of a picture, as the screen shows them."""
-    return [join_contents(row.parts) for row in rows]
+    return [row(each.parts) for each in rows]

@@ -35,19 +35,18 @@ class Actions(Provider):
     def _found(self) -> list[tuple[keys.Action, Content, Callable[[], object]]]:
         glyphs = getattr(self.app, "glyphs", UNICODE)
         at_work = keys.list_at_work(self.screen, glyphs)
-        places = {a.binding.id: a.node for a in self.screen.active_bindings.values() if a.enabled}
+        active = {a.binding.id: a for a in self.screen.active_bindings.values() if a.enabled}
         return [
             (
                 action,
                 draw_keys(Content(f"{action.label}  [{shown}]")),
-                partial(self._do, action.id, places[action.id]),
+                partial(
+                    self.app.run_action, active[action.id].binding.action, active[action.id].node
+                ),
             )
             for action, shown in at_work
             if action.id not in ASIDE
         ]
-
-    async def _do(self, action: str, place: object) -> None:
-        await self.app.run_action(action, place)  # type: ignore[arg-type]
 
     async def discover(self) -> Hits:
         """All of them, before anything is typed."""

@@ -41,7 +41,7 @@ async def test_forty_columns_name_the_key_that_goes_on(
 
 
 def labels(app: Narrowdown) -> dict[str, str]:
-    return {key.action: key.label for _, key in shown_by(app)}
+    return {key.action.removeprefix("app."): key.label for _, key in shown_by(app)}
 
 
 def shown_by(app: Narrowdown) -> list[tuple[int, Key]]:

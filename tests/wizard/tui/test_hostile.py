@@ -36,7 +36,7 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
 from narrowdown.wizard.tui.guide import CardWords
-from narrowdown.wizard.tui.literal import clean, elide, fit, join_contents, literal
+from narrowdown.wizard.tui.literal import clean, elide, fit, literal, row
 from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.screens.overlays import (
     Choose,
@@ -60,7 +60,7 @@ from narrowdown.wizard.tui.troubles import Trouble
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom, Key
 from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, profile
-from narrowdown.wizard.tui.widgets.finish import Banner, Journey, ReportText, Todos
+from narrowdown.wizard.tui.widgets.finish import Banner, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Gallery, Surroundings
 from narrowdown.wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
 from narrowdown.wizard.tui.widgets.route import Crumb, Route, crumb
@@ -126,13 +126,13 @@ def test_elide_and_fit_keep_to_their_width(text: str, width: int) -> None:
 def test_literal_content_says_what_it_was_given(texts: Sequence[str]) -> None:
     for text in texts:
         assert literal(text, "bold").plain == clean(text)
-    assert join_contents([(text, "bold") for text in texts]).plain == "".join(map(clean, texts))
+    assert row([(text, "bold") for text in texts]).plain == "".join(map(clean, texts))
 
 
 def widgets(name: str) -> list[Lines | Panel | Troubles]:
     """One of each widget, full of this name. They are shown data after mounting, by ``fill``."""
     return [
-        TitleLine(),
+        TitleLine(id="title"),
         Crumb(),
         Route(),
         Text(name),
@@ -142,7 +142,6 @@ def widgets(name: str) -> list[Lines | Panel | Troubles]:
         Model(),
         Tail(),
         ReportText(),
-        Journey(),
         Todos(),
         Banner(),
         Panel(name),
@@ -209,7 +208,6 @@ def fill(app: App[None], name: str) -> None:
     table = Table((name, name), [(name, Name(name))])
     blocks = (facts, table, Says(name), Bullets([name]), Code(name))
     app.query_one(ReportText).tell([Section(name, blocks), Section(name, blocks)])
-    app.query_one(Journey).tell((plot, state.route))
     app.query_one(Todos).tell([Deed(name, name), Deed(name)])
     app.query_one(Banner).tell((name, name, "fails"))
     app.query_one(Panel).name_it(name)

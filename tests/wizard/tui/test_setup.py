@@ -95,7 +95,7 @@ def nine_faults() -> str:
 
 
 async def open_new_form(app: Any, pilot: Any) -> Any:
-    app.new_session()
+    app.action_new()
     await settle(pilot, lambda: isinstance(app.screen, SetupScreen))
     return app.screen
 
@@ -188,7 +188,7 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
 async def test_on_80_by_24_the_whole_form_is_in_sight(session: FakeSession, make_app: Make) -> None:
     app = make_app(folder=None)
     async with app.run_test(size=(80, 24)) as pilot:
-        app.new_session()
+        app.action_new()
         await settle(
             pilot, lambda: isinstance(app.screen, SetupScreen) and "Start" in golden.text_of(app)
         )

@@ -220,7 +220,7 @@ async def test_a_cursor_blinks_where_nobody_minds(session: FakeSession, make_app
     app = make_app(folder=None)
     app.animation_level = "full"
     async with app.run_test(size=(80, 24)) as pilot:
-        app.new_session()
+        app.action_new()
         await settle(pilot, lambda: isinstance(app.focused, Input))
         assert app.focused.cursor_blink  # type: ignore[union-attr]
 

@@ -16,7 +16,7 @@ from narrowdown.wizard.tui import guide, narrative
 from narrowdown.wizard.tui.client import log_of, tail
 from narrowdown.wizard.tui.ending import REPORT
 from narrowdown.wizard.tui.host import Hosted
-from narrowdown.wizard.tui.literal import elide
+from narrowdown.wizard.tui.literal import elide, row
 from narrowdown.wizard.tui.scene import Scene, commands
 from narrowdown.wizard.tui.screens.overlays import (
     CommandsCard,
@@ -33,7 +33,7 @@ from narrowdown.wizard.tui.screens.overlays import (
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.bottom import Bottom
 from narrowdown.wizard.tui.widgets.gallery import Gallery
-from narrowdown.wizard.tui.widgets.lines import Lines, Panel, row
+from narrowdown.wizard.tui.widgets.lines import Lines, Panel
 from narrowdown.wizard.words import duration
 
 # On every screen of a session, after the screen's own keys.
@@ -44,9 +44,6 @@ HIDDEN = ("edit", "probes", "details", "interrupt", "scroll_up", "scroll_down")
 
 class TitleLine(Lines[Scene]):
     """Model and engines on the left; session and time on the right."""
-
-    def __init__(self) -> None:
-        super().__init__(id="title")
 
     def rows(self, told: Scene, width: int) -> list[Content]:
         scene, g = told, self.glyphs
@@ -131,7 +128,7 @@ class SessionScreen(Hosted):
         raise NotImplementedError
 
     def compose(self) -> ComposeResult:
-        yield TitleLine()
+        yield TitleLine(id="title")
         yield from self.content()
         yield Bottom()
 
@@ -333,10 +330,6 @@ class SessionScreen(Hosted):
             Fields("Export", text, [Field("path", "Where to", proposal, required=True)]), done
         )
 
-    def action_report(self) -> None:
-        """The report as it is now, in the browser."""
-        self.host.open_report()
-
     def action_scroll_up(self) -> None:
         """Scroll the page."""
         self.page.scroll_page_up(animate=False)
@@ -344,9 +337,3 @@ class SessionScreen(Hosted):
     def action_scroll_down(self) -> None:
         """Scroll the page."""
         self.page.scroll_page_down(animate=False)
-
-    # Leaving
-
-    def action_back(self) -> None:
-        """To the session that this one was asked after, else to the list. The work goes on."""
-        self.host.go_back()

@@ -21,10 +21,10 @@ from narrowdown.wizard.session.naming import shared_names, telling_name
 from narrowdown.wizard.standing import choose_tone, group_families
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.host import Hosted
-from narrowdown.wizard.tui.literal import clean, elide, fit
+from narrowdown.wizard.tui.literal import clean, elide, fit, row
 from narrowdown.wizard.tui.screens.overlays import Choice, Field, Fields, Reading
 from narrowdown.wizard.tui.widgets.bottom import Bottom
-from narrowdown.wizard.tui.widgets.lines import Panel, Text, row
+from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.words import ago
 
 ABOUT = (
@@ -86,10 +86,6 @@ class Opening(Hosted):
     def compose(self) -> ComposeResult:
         yield Text(self._said, classes="quiet")
         yield Bottom()
-
-    def action_back(self) -> None:
-        """The sessions, without waiting for the one that is opened."""
-        self.host.show_sessions()
 
 
 class SessionsScreen(Hosted):
@@ -274,10 +270,6 @@ class SessionsScreen(Hosted):
         """Open the highlighted session; until they are listed, the one that one came from."""
         if path := self._left or (self.chosen and self.chosen.path):
             self.host.open_session(path)
-
-    def action_new(self) -> None:
-        """A new session."""
-        self.host.new_session()
 
     def action_only(self) -> None:
         """Those that hold some words."""

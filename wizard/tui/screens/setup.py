@@ -18,10 +18,10 @@ from textual.containers import Vertical, VerticalScroll
 from textual.widgets import Button, Input
 
 from narrowdown.engines.exporting.launch import INPUT_KINDS as PROGRAM_KINDS
+from narrowdown.engines.sources import INPUT_KINDS
 from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.problem_options import INPUT_KINDS
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.tui import checks, choices, keys
 from narrowdown.wizard.tui.host import Hosted
@@ -127,8 +127,8 @@ class SetupScreen(Hosted):
         # Before the field sees them: what is typed or pasted right behind them must land in the
         # next field.
         Binding("enter", "next", "next field", show=False, priority=True),
-        Binding("tab,down", "forward", "next field", show=False, priority=True),
-        Binding("shift+tab,up", "previous", "field before", show=False, priority=True),
+        Binding("tab,down", "app.focus_next", "next field", show=False, priority=True),
+        Binding("shift+tab,up", "app.focus_previous", "field before", show=False, priority=True),
         *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
 
@@ -219,10 +219,6 @@ class SetupScreen(Hosted):
         if self.focused is not None:
             self.call_after_refresh(self.focused.scroll_visible, animate=False, immediate=True)
 
-    @on(Button.Pressed, "#start")
-    def _start(self) -> None:
-        self._create()
-
     @on(Button.Pressed, "#more")
     def _unfold(self) -> None:
         """Show what is rarely needed, and go there."""
@@ -231,6 +227,7 @@ class SetupScreen(Hosted):
         first = self.query_one(f"#{ADVANCED[0].name}", Input).focus()
         self.call_after_refresh(first.scroll_visible, animate=False)  # it has no place before
 
+    @on(Button.Pressed, "#start")
     @work(exclusive=True, group="create", exit_on_error=False)
     async def _create(self) -> None:
         """Check all fields, then create the session and open it."""
@@ -310,14 +307,6 @@ class SetupScreen(Hosted):
             self.focused.press()
         else:
             self.focus_next()
-
-    def action_forward(self) -> None:
-        """To the next field, past Start: only Enter presses what it stands on."""
-        self.focus_next()
-
-    def action_previous(self) -> None:
-        """To the field before."""
-        self.focus_previous()
 
     def action_start(self) -> None:
         """Start, from any field."""

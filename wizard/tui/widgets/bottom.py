@@ -7,7 +7,8 @@ from textual import events
 from textual.content import Content
 from textual.screen import Screen
 
-from narrowdown.wizard.tui.widgets.lines import Lines, row
+from narrowdown.wizard.tui.literal import row
+from narrowdown.wizard.tui.widgets.lines import Lines
 
 MOST = 6  # keys that are read at a glance
 KEY, LABEL = "bold $footer-key-foreground", "$footer-description-foreground"

@@ -22,9 +22,9 @@ from narrowdown.wizard.report.sections import (
 )
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.standing import Tone
-from narrowdown.wizard.tui.literal import elide, fit, literal, wrap_words
+from narrowdown.wizard.tui.literal import elide, fit, literal, row, wrap_words
 from narrowdown.wizard.tui.scene import answer_text, chosen_freely
-from narrowdown.wizard.tui.widgets.lines import Lines, pairs, row, wrap
+from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
 from narrowdown.wizard.words import NAME, count, duration, listing
 
 TALL = 32  # rows of a terminal that is tall, as in the style sheet

@@ -9,19 +9,15 @@ from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.culprit_groups import groups
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.tui.glyphs import Glyphs
-from narrowdown.wizard.tui.literal import paint
+from narrowdown.wizard.tui.literal import paint, row
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.widgets.evidence import profile, see
-from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
+from narrowdown.wizard.tui.widgets.lines import Lines, wrap
 from narrowdown.wizard.words import count
 
 
 class Gallery(Lines[Scene]):
     """What can be drawn of a session so far; a sentence where that is nothing."""
-
-    def __init__(self, scene: Scene) -> None:
-        super().__init__()
-        self._told = scene
 
     def rows(self, told: Scene, width: int) -> list[Content]:
         drawn = [

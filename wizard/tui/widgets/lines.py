@@ -14,7 +14,7 @@ from textual.widget import Widget
 
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
 from narrowdown.wizard.tui.keys import IN_TEXT
-from narrowdown.wizard.tui.literal import clean, join_contents, literal, wrap_words
+from narrowdown.wizard.tui.literal import clean, literal, wrap_words
 
 ToldT = TypeVar("ToldT")
 TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains
@@ -26,9 +26,16 @@ class Lines(Widget, Generic[ToldT]):
 
     DEFAULT_CSS = "Lines { width: 1fr; height: auto; }"
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:  # noqa: A002 (the name is Textual's)
+    def __init__(
+        self,
+        told: ToldT | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 (the name is Textual's)
+        classes: str | None = None,
+    ) -> None:
+        """``told``: what the text is made of."""
         super().__init__(id=id, classes=classes)
-        self._told: ToldT | None = None  # what the text is made of
+        self._told = told
         self._drawn: tuple[int, Sequence[Content]] | None = None
 
     @property
@@ -91,8 +98,8 @@ class Text(Lines[tuple[str, str]]):
         classes: str | None = None,
     ) -> None:
         """``keep``: every line end of the text stays, as in commands."""
-        super().__init__(id=id, classes=classes)
-        self._told, self._keep = (text, ""), keep
+        super().__init__((text, ""), id=id, classes=classes)
+        self._keep = keep
 
     @property
     def text(self) -> str:
@@ -195,8 +202,3 @@ def pairs(
             label_cell = left.pad_right(max(0, column - left.cell_length))
             found.append(Content.assemble(label_cell, "  ", right))
     return found
-
-
-def row(parts: Sequence[tuple[str, str]]) -> Content:
-    """One line of styled pieces, each literal."""
-    return join_contents(parts)

@@ -10,9 +10,9 @@ from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.glyphs import Glyphs
-from narrowdown.wizard.tui.literal import elide
+from narrowdown.wizard.tui.literal import elide, row
 from narrowdown.wizard.tui.scene import answer_text, chosen_freely
-from narrowdown.wizard.tui.widgets.lines import Lines, row
+from narrowdown.wizard.tui.widgets.lines import Lines
 
 
 def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:

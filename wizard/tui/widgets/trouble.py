@@ -5,9 +5,9 @@ from textual.app import ComposeResult
 from textual.containers import VerticalGroup
 from textual.content import Content
 
-from narrowdown.wizard.tui.literal import clean
+from narrowdown.wizard.tui.literal import clean, row
 from narrowdown.wizard.tui.troubles import Kind, Trouble
-from narrowdown.wizard.tui.widgets.lines import Lines, Panel, row, wrap
+from narrowdown.wizard.tui.widgets.lines import Lines, Panel, wrap
 
 ORDER: tuple[Kind, ...] = ("notice", "input", "worker", "engine", "ours")
 STYLES: dict[Kind, str] = {

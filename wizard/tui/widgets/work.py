@@ -10,9 +10,9 @@ from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.report.strip import Span, Strip
 from narrowdown.wizard.tui.board import Hunt, Row
-from narrowdown.wizard.tui.literal import clean, fit, paint
+from narrowdown.wizard.tui.literal import clean, fit, paint, row
 from narrowdown.wizard.tui.scene import Work
-from narrowdown.wizard.tui.widgets.lines import Lines, row, wrap
+from narrowdown.wizard.tui.widgets.lines import Lines, wrap
 from narrowdown.wizard.words import count, duration, say_over_plan, say_time_left
 
 STYLES = {

@@ -42,10 +42,6 @@ class Fields(Card[Mapping[str, str]]):
             yield TypedLine(field.value, id=f"field-{index}", compact=True)
             yield Text("", classes="problem", id=f"problem-{index}")
 
-    def on_mount(self) -> None:
-        """Start in the first field."""
-        self.query(Input).first().focus()
-
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Enter goes on to the next field, and is done in the last."""
         inputs = list(self.query(Input))

@@ -12,9 +12,10 @@ from textual.widgets.option_list import Option
 
 from narrowdown.wizard.tui import guide
 from narrowdown.wizard.tui.guide import CardWords
+from narrowdown.wizard.tui.literal import row
 from narrowdown.wizard.tui.narrative import Entry
 from narrowdown.wizard.tui.screens.overlays.card import Card
-from narrowdown.wizard.tui.widgets.lines import Text, row
+from narrowdown.wizard.tui.widgets.lines import Text
 
 
 class Listing(Card[str]):
@@ -43,7 +44,6 @@ class Listing(Card[str]):
     def on_mount(self) -> None:
         """The first is highlighted."""
         self.options.highlighted = self._first if self._entries else None
-        self.options.focus()
 
     @property
     def chosen(self) -> Entry | None:

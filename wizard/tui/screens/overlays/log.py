@@ -36,7 +36,6 @@ class LogCard(Card[None]):
 
     def on_mount(self) -> None:
         """Fill in what is there, once the card has its size."""
-        self.query_one(Log).focus()
         self.call_after_refresh(self._fill, at_end=not self.probe)
 
     def follow(self, lines: Sequence[str], where: str) -> None:

@@ -46,7 +46,6 @@ class Pick(Listing):
     def on_mount(self) -> None:
         """All entries; typing narrows them."""
         self.options.can_focus = False
-        self.query_one("#narrow", Input).focus()
         self.list(self._all)
 
     def list(self, entries: Sequence[Entry]) -> None:

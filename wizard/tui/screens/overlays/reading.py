@@ -23,10 +23,6 @@ Section = tuple[
 class Sections(Lines[Sequence[Section]]):
     """Headed paragraphs and tables. One widget for all: each costs the time of a key."""
 
-    def __init__(self, sections: Sequence[Section]) -> None:
-        super().__init__()
-        self._told = sections
-
     def rows(self, told: Sequence[Section], width: int) -> list[Content]:
         rows: list[Content] = []
         for heading, content in told:
@@ -58,10 +54,6 @@ class Drawing(Card[None]):
     def body(self) -> ComposeResult:
         with VerticalScroll(classes="reading"):
             yield self._drawing
-
-    def on_mount(self) -> None:
-        """The arrows scroll."""
-        self.query_one(".reading", VerticalScroll).focus(scroll_visible=False)
 
 
 class Reading(Drawing):
