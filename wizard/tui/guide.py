@@ -48,7 +48,7 @@ PANELS: Mapping[str, str] = {
     "way-panel": "Steps that had no answer, and why.",
     "where-panel": GRAPH,
     "cure-panel": "What makes the model right here, on how many samples that was checked, and what it costs.",
-    "journey-panel": "Every question with the answer that was taken, the time and the tries that it took.",
+    "route-panel": "Every question with the answer that was taken.",
     "files-panel": "The folder to share: whoever gets it needs only the engine, not this program.",
 }
 

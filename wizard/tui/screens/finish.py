@@ -24,7 +24,7 @@ from narrowdown.wizard.tui.ending import (
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.widgets.evidence import Evidence, see
-from narrowdown.wizard.tui.widgets.finish import Banner, Journey, ReportText, Todos
+from narrowdown.wizard.tui.widgets.finish import Banner, ReportText, Todos
 from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Route
@@ -47,35 +47,32 @@ class FinishScreen(SessionScreen):
 
     def content(self) -> ComposeResult:
         told = self.host.fill_in_keys
-        with Horizontal(id="body"):
-            with VerticalScroll(id="rail", can_focus=False):
-                yield Route(id="route")
-            with Vertical(id="centre"), VerticalScroll(id="page"):
-                yield Banner(id="banner")
-                yield Panel(
-                    "What was found",
-                    Text(id="result"),
-                    Text(id="effect"),
-                    Text(id="end-explain", classes="quiet"),
-                    id="verdict-panel",
-                )
-                yield Text(WRITING, id="writing", classes="quiet")
-                yield Panel("What to do now", Todos(id="todo"), id="todo-panel")
-                yield Panel("What fails", ReportText(id="culprits"), id="culprits-panel")
-                yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
-                yield Panel("What stood in the way", Text(id="way"), id="way-panel")
-                yield Panel(
-                    told("Where it is ({pictures} shows more)"),
-                    Surroundings(id="where"),
-                    id="where-panel",
-                )
-                yield Panel("The workaround", ReportText(id="cure"), id="cure-panel")
-                yield Panel(
-                    told("How you got here ({rewind} rewinds)"),
-                    Journey(id="journey"),
-                    id="journey-panel",
-                )
-                yield Panel(told("To share ({export} exports)"), Text(id="files"), id="files-panel")
+        with Horizontal(id="body"), Vertical(id="centre"), VerticalScroll(id="page"):
+            yield Banner(id="banner")
+            yield Panel(
+                "What was found",
+                Text(id="result"),
+                Text(id="effect"),
+                Text(id="end-explain", classes="quiet"),
+                id="verdict-panel",
+            )
+            yield Text(WRITING, id="writing", classes="quiet")
+            yield Panel("What to do now", Todos(id="todo"), id="todo-panel")
+            yield Panel("What fails", ReportText(id="culprits"), id="culprits-panel")
+            yield Panel("What decided it", Evidence(id="decided"), id="decided-panel")
+            yield Panel("What stood in the way", Text(id="way"), id="way-panel")
+            yield Panel(
+                told("Where it is ({pictures} shows more)"),
+                Surroundings(id="where"),
+                id="where-panel",
+            )
+            yield Panel("The workaround", ReportText(id="cure"), id="cure-panel")
+            yield Panel(
+                told("How you got here ({rewind} rewinds)"),
+                Route(id="route"),
+                id="route-panel",
+            )
+            yield Panel(told("To share ({export} exports)"), Text(id="files"), id="files-panel")
 
     def on_mount(self) -> None:
         """The page takes the arrows."""
@@ -114,7 +111,6 @@ class FinishScreen(SessionScreen):
         self.query_one("#cure-panel", Panel).tell(tell_workaround(said))
         self._decided(scene)
         self.query_one("#where-panel", Panel).tell(scene.sight.places if found else ())
-        self.query_one("#journey", Journey).tell((scene.flow, state.route))
         self.query_one("#files", Text).show(say_case(scene))
         self.query_one("#files-panel").display = bool(said.culprits) and not writing
 

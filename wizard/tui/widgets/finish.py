@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from textual.content import Content
 
-from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.hand_on import Deed
 from narrowdown.wizard.report.sections import (
     Block,
@@ -20,12 +19,10 @@ from narrowdown.wizard.report.sections import (
     Section,
     Table,
 )
-from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.standing import Tone
 from narrowdown.wizard.tui.literal import elide, fit, literal, row, wrap_words
-from narrowdown.wizard.tui.scene import answer_text, chosen_freely
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
-from narrowdown.wizard.words import NAME, count, duration, listing
+from narrowdown.wizard.words import NAME, listing
 
 TALL = 32  # rows of a terminal that is tall, as in the style sheet
 
@@ -140,38 +137,4 @@ class Todos(Lines[Sequence[Deed]]):
             rows += pairs([(str(position), todo.text)], width)
             typed = wrap_words(literal(todo.typed), max(1, width - 3)) if todo.typed else []
             rows += [row([("   ", ""), (line.plain, "bold")]) for line in typed]
-        return rows
-
-
-class Journey(Lines[tuple[Flow, tuple[Visit, ...]]]):
-    """How you got here: one line a visit."""
-
-    def rows(self, told: tuple[Flow, tuple[Visit, ...]], width: int) -> list[Content]:
-        flow, route = told
-        rows, mark = [], self.glyphs.ellipsis
-        for index, visit in enumerate(route, 1):
-            head = f"{index:>2}  "
-            tail = f"  {duration(visit.seconds):>10}  {count(visit.probes, 'probe'):>10}"
-            by = (
-                "by script"
-                if visit.by == "script"
-                else "your choice"
-                if chosen_freely(visit)
-                else "recommended"
-            )
-            by = "" if not visit.answer else by
-            name, answer = title(flow, visit.node), answer_text(visit)
-            chose = f"  {by:<11}"
-            if width < 90:  # who chose and how many probes are what can be missed
-                tail, chose = f"  {duration(visit.seconds):>10}", ""
-            room = max(10, width - len(head) - len(tail) - len(chose))
-            rows.append(
-                row([
-                    (head, "$quiet"),
-                    (fit(name, room // 2 - 1, mark) + " ", ""),
-                    (fit(answer, room - room // 2, mark), "bold"),
-                    (chose, "$quiet"),
-                    (tail, "$quiet"),
-                ])
-            )  # fmt: skip
         return rows
