@@ -109,9 +109,6 @@ class JsonDisplay(Display):
             self._last = dict(snapshot)
             self._write({"kind": "progress", **{k: v for k, v in snapshot.items() if k != "kind"}})
 
-    def close(self) -> None:
-        self._out.flush()
-
     def _write(self, value: Mapping[str, Any]) -> None:
         self._out.write(json_line(value))
         self._out.flush()

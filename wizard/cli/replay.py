@@ -4,13 +4,12 @@ import argparse
 import sys
 
 from narrowdown.wizard import passed_variables, terminal, trust
-from narrowdown.wizard.cli.run import executor
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.table import OUTCOMES, UNTOLD, Compared, Replay, Result, Row
-from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.schedulers import LOCAL, require_cluster
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import elide, visible, write_json
 
@@ -48,7 +47,7 @@ def _replay(arguments: argparse.Namespace, teller: replays.Teller) -> Replay:
         )
     if arguments.search and arguments.expect != "same":
         raise BadUsage("--search compares routes, which are the same or not: leave --expect out.")
-    where = executor(arguments)
+    where = require_cluster(arguments.executor)
     engine = engine_under_test(asked, here=where == LOCAL) if asked else ""
     if arguments.dry:
         found = replays.dry(place, keep_going=arguments.keep_going)

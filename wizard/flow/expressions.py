@@ -49,8 +49,6 @@ class Words(tuple[str, ...]):
     """Several words for a command line: each is quoted and given a space in front, so that none
     leave no gap."""
 
-    __slots__ = ()
-
 
 def show_value(value: Any) -> str:
     """A value as people read it: ``?`` for None, yes and no, three significant digits, text as it

@@ -38,19 +38,13 @@ ROWS = 60  # of a table or a list, where there is little room: as many as a pers
 class Name(str):
     """Of the model, a file or a folder: in the letters of a program, of a long one both ends."""
 
-    __slots__ = ()
-
 
 class Typed(str):
     """An engine or a command: whole, as it is to be typed."""
 
-    __slots__ = ()
-
 
 class Aside(str):
     """In the margin of a page; left out where there is none."""
-
-    __slots__ = ()
 
 
 class Names(msgspec.Struct, frozen=True):

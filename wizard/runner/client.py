@@ -94,8 +94,8 @@ class Client:
         runner is at work already."""
         client = cls(folder, name=name)
         describe(client.folder)
-        if (held := lock.holder(client.folder)) is not None:
-            raise Held(OPEN_ELSEWHERE, held)
+        if lock.holder(client.folder) is not None:
+            raise Held(OPEN_ELSEWHERE)
         client._spawn(options or Options())
         return client
 

@@ -57,7 +57,7 @@ class Guarded:
         except ExecutorLost as lost:
             raise SessionProblem(str(lost)) from None
         if measurement.status == "fault":  # nothing was learnt, so nothing is written down
-            raise Faulted(measurement.message, int(measurement.facts.get("errno", 0)))
+            raise Faulted(measurement.message)
         return measurement
 
     async def stop(self, hard: bool = False) -> None:

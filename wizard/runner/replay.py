@@ -54,9 +54,9 @@ from narrowdown.wizard.session.events import (
     StepFinished,
     StepStarted,
 )
-from narrowdown.wizard.session.journal import NAME, Journal, states
+from narrowdown.wizard.session.journal import NAME, Journal, events
 from narrowdown.wizard.session.problems import MENDING, SessionProblem
-from narrowdown.wizard.session.state import State, Visit
+from narrowdown.wizard.session.state import State, Visit, walk
 
 SCRATCH = "narrowdown-replay-"  # a session's model is copied there
 
@@ -109,7 +109,7 @@ def recording(folder: Path) -> Recording:
     questions: dict[int, State] = {}
     state = State()
     try:
-        for earlier, event, state in states(path) if path.exists() else ():
+        for earlier, event, state in walk(events(path)) if path.exists() else ():
             if isinstance(event, QuestionAsked):
                 questions[event.seq] = earlier
             if isinstance(event, StepFinished):

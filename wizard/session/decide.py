@@ -30,7 +30,6 @@ class Ended(msgspec.Struct, frozen=True):
     """The route is at its end."""
 
     end: str
-    verdict: str
     exit_code: int
 
 
@@ -144,9 +143,7 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
     visit = state.visits(name) + 1
     if visit > node.max_visits:
         return (
-            _ended(flow, node.limit)
-            if node.limit in flow.ends
-            else Ended("limit", "unresolved", Exit.UNRESOLVED)
+            _ended(flow, node.limit) if node.limit in flow.ends else Ended("limit", Exit.UNRESOLVED)
         )
     if node.step is not None:
         return RunStep(name, visit, node.step.use, dict(node.step.with_))
@@ -154,8 +151,7 @@ def _enter(flow: Flow, state: State, name: str) -> Decision:
 
 
 def _ended(flow: Flow, name: str) -> Ended:
-    verdict = flow.ends[name].verdict
-    return Ended(name, verdict, _EXIT_CODES.get(verdict, Exit.UNRESOLVED))
+    return Ended(name, _EXIT_CODES.get(flow.ends[name].verdict, Exit.UNRESOLVED))
 
 
 def _node(flow: Flow, name: str) -> FlowNode:

@@ -42,7 +42,7 @@ from narrowdown.wizard.session.problems import (
     NewerSession,
     SessionProblem,
 )
-from narrowdown.wizard.session.state import State, fold, walk
+from narrowdown.wizard.session.state import State, fold
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included
 NAME = "journal.jsonl"
@@ -188,13 +188,8 @@ def read(path: Path) -> tuple[AnyEvent, ...]:
     return tuple(events(path))
 
 
-def states(path: Path) -> Iterator[tuple[State, AnyEvent | None, State]]:
-    """What ``walk`` gives over the events of a journal. Raises as ``events``, and as ``fold``."""
-    return walk(events(path))
-
-
 def state(path: Path) -> State:
-    """What the events of a journal come to. Raises as ``states``."""
+    """What the events of a journal come to. Raises as ``events`` and ``fold``."""
     return fold(events(path))
 
 

@@ -57,8 +57,7 @@ class Lock:
         while not _try(fd, folder):
             if time.monotonic() >= end:
                 os.close(fd)
-                who = _read(folder)
-                raise Held(OPEN_ELSEWHERE, who)
+                raise Held(OPEN_ELSEWHERE)
             time.sleep(0.02)
         note = msgspec.json.encode(
             Holder(os.getpid(), socket.gethostname(), socket_path, time.time())

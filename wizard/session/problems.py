@@ -47,11 +47,7 @@ class SessionProblem(Refusal):
 
 class Faulted(SessionProblem):
     """The machine refused something (``engines.faults``): nothing was learnt, and a resume asks
-    again. ``errno`` 0: unknown."""
-
-    def __init__(self, message: str, errno: int = 0) -> None:
-        super().__init__(message)
-        self.errno = errno
+    again."""
 
 
 class DamagedJournal(SessionProblem):
@@ -100,8 +96,4 @@ OPEN_ELSEWHERE = "The session is open in another window; watch it, or stop it th
 
 
 class Held(SessionProblem):
-    """Another runner works on the session. ``holder`` says which."""
-
-    def __init__(self, message: str, holder: object = None) -> None:
-        super().__init__(message)
-        self.holder = holder
+    """Another runner works on the session."""

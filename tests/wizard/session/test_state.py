@@ -227,7 +227,7 @@ def test_deciding_along_the_walk():
     assert again.seq, "it has been asked"
     assert isinstance(found[5], e.QuestionAsked)
     assert found[5].node == "b"
-    assert found[11] == Ended("found", "minimal-case", 0)
+    assert found[11] == Ended("found", 0)
 
 
 def test_a_detour_is_taken_where_the_outcome_says_so():
@@ -262,8 +262,8 @@ def test_visits_end_at_their_limit():
     assert decide(FLOW, fold(numbered(*events[:3]))) == e.QuestionAsked(
         "b", 1, "b?", decide(FLOW, fold(numbered(*events[:3]))).answers, "c"
     )
-    assert decide(FLOW, fold(numbered(*events[:-2]))) == Ended("limit", "unresolved", 6)
-    assert decide(FLOW, fold(numbered(*events))) == Ended("spent", "unresolved", 6)
+    assert decide(FLOW, fold(numbered(*events[:-2]))) == Ended("limit", 6)
+    assert decide(FLOW, fold(numbered(*events))) == Ended("spent", 6)
 
 
 def test_a_state_of_another_flow_is_said():
@@ -319,7 +319,7 @@ def test_the_exit_codes_are_the_contracts():
     assert contract == {**BY_VERDICT, "done": 0}
     for verdict, code in contract.items():
         flow = msgspec.structs.replace(FLOW, start="only", ends={"only": End("Only", "", verdict)})
-        assert decide(flow, State()) == Ended("only", verdict, code)
+        assert decide(flow, State()) == Ended("only", code)
 
 
 # Of the flow that each step makes when it runs alone: a session holds that digest, and goes on with
