@@ -5,7 +5,6 @@ import pytest
 from narrowdown.engines import installed
 from narrowdown.wizard import schedulers
 from narrowdown.wizard.changed_problem import change_problem
-from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.exits import Exit, Refusal
@@ -32,14 +31,14 @@ def test_what_is_no_place_is_said(word: str) -> None:
 
 def test_this_machine_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedulers, "find_spec", lambda name: None)
-    assert run.executor(parse(["run", "m.onnx"])) == "local"
+    assert schedulers.require_cluster(parse(["run", "m.onnx"]).executor) == "local"
 
 
 def test_a_cluster_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = parse(["resume", "k7f3", "--executor", "tcp://host:8786"])
     monkeypatch.setattr(schedulers, "find_spec", lambda name: None)
     with pytest.raises(Refusal, match="-m pip install distributed") as refused:
-        run.executor(arguments)
+        schedulers.require_cluster(arguments.executor)
     assert refused.value.code == Exit.MISSING
 
 

@@ -34,13 +34,10 @@ class JsonPrompt:
     the question before; ``{"do": "stop"}``. What cannot be taken is said as ``{"kind": "refused",
     ...}``, and the question stays open."""
 
-    def __init__(self, read: TextIO | None = None, out: TextIO | None = None) -> None:
-        self._read, self._out = read or sys.stdin, out or sys.stdout
-
     def answer(self, question: QuestionAsked) -> dict[str, Any] | None:
         while True:
             try:
-                if not (line := self._read.readline(requests.LINE + 1)):
+                if not (line := sys.stdin.readline(requests.LINE + 1)):
                     return None
                 wish = decoding.decode(line.encode(), _WISHES)
             except ValueError as error:
@@ -55,8 +52,7 @@ class JsonPrompt:
             return requests.encode(wish)
 
     def refused(self, sentence: str) -> None:
-        self._out.write(json_line(msgspec.to_builtins(Refused(sentence))))
-        self._out.flush()
+        print(json_line(msgspec.to_builtins(Refused(sentence))), end="", flush=True)
 
 
 # What a program may ask here; all else that a client may is of no use to one that only answers.

@@ -10,6 +10,7 @@ from narrowdown.wizard.cli import run
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import OPTIONS, Problem
 from narrowdown.wizard.problem_options import score
+from narrowdown.wizard.schedulers import require_cluster
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import count, listing
@@ -26,7 +27,7 @@ def edit(arguments: argparse.Namespace) -> int:
         )
     base, name = folders.describe(source).problem, run.display_name(arguments, person=True)
     trust.admit(base, arguments.yes_run_scripts)  # before anything that it names is looked at
-    where = run.executor(arguments)
+    where = require_cluster(arguments.executor)
     problem = change_problem(base, given, where)
     if problem.check and not arguments.pass_env:
         arguments.pass_env = list(passed_variables.remembered(source, base) or ())
@@ -52,7 +53,7 @@ def after(arguments: argparse.Namespace) -> int:
     cure it, and does it matter?"""
     source = folders.find(arguments.session)
     base, name = folders.describe(source).problem, run.display_name(arguments, person=True)
-    passed_variables.refuse(base, arguments.pass_env, run.executor(arguments))
+    passed_variables.refuse(base, arguments.pass_env, require_cluster(arguments.executor))
     if scored := score(arguments.score) if arguments.score else "":
         run.agreed(Problem(model="", reference="", score=scored))
     person = not arguments.answers and run.guided(State(), name)

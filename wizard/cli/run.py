@@ -73,7 +73,7 @@ def follow(
     if score:  # in place of what the session has
         scored = msgspec.structs.replace(base, score=score)
         consent = trust.admit(scored, arguments.yes_run_scripts)
-    place, known = begin_after(source, score, executor=executor(arguments))
+    place, known = begin_after(source, score, executor=require_cluster(arguments.executor))
     said = f"{folders.name_for_command(place)} goes on from {folders.name_for_command(source)}"
     said = f"{said}; {count(known, 'measurement')} taken over."
     return go_on(place, said, arguments, consent, person=person, script=script), place
@@ -219,7 +219,7 @@ def begin(
     ):
         problem = msgspec.structs.replace(problem, reference=loaded.flow.reference)
     script = read_answers(arguments.answers, loaded.flow)
-    passed_variables.refuse(problem, arguments.pass_env, executor(arguments))
+    passed_variables.refuse(problem, arguments.pass_env, require_cluster(arguments.executor))
     consent = agree(given)
     if problem is not given:  # the flow may be somebody else's
         consent = trust.admit(problem, arguments.yes_run_scripts)
@@ -253,7 +253,7 @@ def walk(
     handed on. ``before``: what the session was, where that is known already; its probes are of no
     matter."""
     name = display_name(arguments, person=person)
-    where = executor(arguments)
+    where = require_cluster(arguments.executor)
     passed = passed_variables.chosen(place, arguments.pass_env, where)
     policy: Policy = "person" if person else "script" if script.answers else "recommended"
     options = runner_options(
@@ -351,19 +351,13 @@ def flow_of(place: Path) -> Flow:
     return load_flow(place / folders.FLOW).flow
 
 
-def executor(arguments: argparse.Namespace) -> str:
-    """Where probes are to run. Raises Refusal (exit 4) where what a cluster needs is not
-    installed."""
-    return require_cluster(arguments.executor)
-
-
 def runner_options(arguments: argparse.Namespace, **more: Any) -> Options:
-    """What the words of a command say of its runner, and ``more``. Raises Refusal as ``executor``
-    does."""
+    """What the words of a command say of its runner, and ``more``. Raises Refusal as
+    ``require_cluster`` does."""
     return Options(
         jobs=arguments.jobs,
         budget=arguments.budget,
-        executor=executor(arguments),
+        executor=require_cluster(arguments.executor),
         retry_unresolved=arguments.retry_unresolved,
         **more,
     )

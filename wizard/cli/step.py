@@ -28,6 +28,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import problem_from, say_usual
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.runner.client import Client
+from narrowdown.wizard.schedulers import require_cluster
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.single import PREFIX, single_flow
 from narrowdown.wizard.session.state import Visit
@@ -64,7 +65,7 @@ def follow(arguments: argparse.Namespace, place: Path, consent: Consent) -> int:
     """Run the step that the session in ``place`` is about, and say what it found; the exit code."""
     flow = run.flow_of(place)
     since = folders.load(place).seq
-    passed = passed_variables.chosen(place, arguments.pass_env, run.executor(arguments))
+    passed = passed_variables.chosen(place, arguments.pass_env, require_cluster(arguments.executor))
     options = run.runner_options(arguments, handed=passed, consent=consent)
     shown = run.display(arguments.display, flow, sys.stderr if arguments.json else sys.stdout)
     called = folders.name_for_command(place)

@@ -3,11 +3,11 @@
 import argparse
 
 from narrowdown.wizard import passed_variables, trust
-from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.step import follow
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.follow_up import begin_after
+from narrowdown.wizard.schedulers import require_cluster
 from narrowdown.wizard.session import folder as folders
 
 STEP = "trigger"
@@ -18,7 +18,7 @@ def trigger(arguments: argparse.Namespace) -> int:
     SessionProblem."""
     if arguments.output:
         writable(arguments.output)
-    source, where = folders.find(arguments.session), run.executor(arguments)
+    source, where = folders.find(arguments.session), require_cluster(arguments.executor)
     base = folders.describe(source).problem
     # Before anything of it is made; nothing of what was read was typed.
     consent = trust.admit(base, arguments.yes_run_scripts)
