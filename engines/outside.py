@@ -16,7 +16,6 @@ from narrowdown.engines.converters import (
     quantization_recipes,
 )
 from narrowdown.engines.declaration import (
-    ByHand,
     CaseCommand,
     CheckPart,
     Cure,
@@ -40,25 +39,20 @@ def found(spec: EngineSpec, version: str = "") -> Found:
         return Found(spec, {}, version)
 
 
+def declared(engine: Found) -> Declaration:
+    """What the engine declares; of one that is not known here its name alone."""
+    return discovery.find(engine.spec.name) or Declaration(engine.spec.name, "", "")
+
+
 def title(engine: Found) -> str:
     """The engine's name as people write it."""
-    return _declared(engine).title or engine.spec.name
-
-
-def is_emulation(engine: Found) -> bool:
-    """Whether it stands for other engines."""
-    return _declared(engine).emulation
-
-
-def by_hand(engine: Found) -> ByHand:
-    """How other tools are told of the engine."""
-    return _declared(engine).by_hand
+    return declared(engine).title or engine.spec.name
 
 
 def check_part(engine: Found) -> tuple[CheckPart | None, str]:
     """(What check.py takes to run the engine, or None, why there is none). Never raises
     ``Exception``."""
-    make = _declared(engine).check_part
+    make = declared(engine).check_part
     if make is None:
         known = discovery.find(engine.spec.name) is not None
         why = (
@@ -101,7 +95,7 @@ def lines(
 ) -> list[str]:
     """Shell lines that show a case through other tools; none where its declaration has none. Never
     raises ``Exception``."""
-    give = by_hand(engine).lines
+    give = declared(engine).by_hand.lines
     if give is None or part is None:
         return []
     return _take(
@@ -115,27 +109,27 @@ def flags(engine: Found) -> tuple[list[str], list[str]]:
     precision = engine.spec.get("precision")
     said = [f"--{precision}"] if precision in _PRECISIONS else []
     plain = said, said if precision != "tf32" else []
-    give = by_hand(engine).flags
+    give = declared(engine).by_hand.flags
     return _take(lambda: give(engine), plain) if give else plain
 
 
 def fitted(engine: Found, text: str) -> str:
     """A command of a flow as the engine needs it. Never raises ``Exception``."""
-    give = by_hand(engine).fitted
+    give = declared(engine).by_hand.fitted
     return _take(lambda: str(give(engine, text)), text) if give else text
 
 
 def keep_script(engine: Found, nodes: Collection[str]) -> str:
     """The script with which Polygraphy keeps these nodes in FP32; "" where it cannot. Never raises
     ``Exception``."""
-    give = by_hand(engine).keep_script
+    give = declared(engine).by_hand.keep_script
     return _take(lambda: str(give(engine, nodes)), "") if give else ""
 
 
 def apply(engine: Found, cure: Cure) -> list[Recipe]:
     """The workaround in the words of each tool: those that quantize, where layers are left in float,
     the engine's own, PyTorch, then those that convert a model. Never raises ``Exception``."""
-    give = by_hand(engine).apply
+    give = declared(engine).by_hand.apply
     # A model as it was does not have the layers in float.
     made = bool(cure.file) or not cure.in_float
     own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give and made else []
@@ -150,7 +144,3 @@ def _take(give: Callable[[], T], otherwise: T) -> T:
         return give()
     except Exception:
         return otherwise
-
-
-def _declared(engine: Found) -> Declaration:
-    return discovery.find(engine.spec.name) or Declaration(engine.spec.name, "", "")

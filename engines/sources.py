@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+IMAGES = (".png", ".jpg", ".jpeg")
+# Nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say.
+RAW = (".bin",)
+INPUT_KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", *RAW, *IMAGES)
+
 
 def split_function(source: str) -> tuple[str, str]:
     """(path, function); the function is ``""`` where none is named."""

@@ -112,11 +112,7 @@ def place_source(text: str) -> str:
     path, function = split_function(text)
     if not function and not path.endswith(".pt2"):
         return text
-    place = Path(path).expanduser()
-    problem_options.require_file(
-        place, "", f"There is no PyTorch program '{path}'", f"*{place.suffix}"
-    )
-    return f"{place.resolve()}:{function}" if function else str(place.resolve())
+    return problem_options.place_script(text, "", "There is no PyTorch program")
 
 
 def place_inputs(texts: list[str]) -> tuple[str, ...]:

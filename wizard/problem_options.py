@@ -12,7 +12,7 @@ from pathlib import Path, PurePath
 from typing import TypeVar
 
 from narrowdown.engines import discovery, installed, options
-from narrowdown.engines.checker.command import PLACEHOLDERS, join
+from narrowdown.engines.checker.command import DEBUG_MODEL, PLACEHOLDERS, join
 from narrowdown.engines.compare.criterion import METRICS
 from narrowdown.engines.compare.tolerance import read_bound
 from narrowdown.engines.data import golden_files
@@ -20,7 +20,14 @@ from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph import filekind
 from narrowdown.engines.nearest import nearest, suggestion
 from narrowdown.engines.problem import Exported
-from narrowdown.engines.sources import paths, postprocess_script, split_function, top_k
+from narrowdown.engines.sources import (
+    IMAGES,
+    INPUT_KINDS,
+    paths,
+    postprocess_script,
+    split_function,
+    top_k,
+)
 from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import digest_file
@@ -33,8 +40,6 @@ from narrowdown.wizard.session.folder import DESCRIPTION
 
 Value = TypeVar("Value")
 
-# What Polygraphy's reducer calls each candidate: an old one that lies about is not meant.
-DEBUG_MODEL = "polygraphy_debug.onnx"
 _INTERPRETERS = ("python", "pypy", "sh", "bash", "dash", "zsh", "ruby", "perl", "node")
 LABEL_KINDS = (".npy", ".txt", ".csv")
 _HOLE = re.compile(
@@ -50,8 +55,6 @@ _COMPARED = (
 )  # options of the comparison
 _READING = ("fail_regex", "fail_code", "ignore_fail_code")  # and of a checker
 _EACH_ITS_OWN = ("/dev/fd/", "/dev/std", "/proc/")
-IMAGES = (".png", ".jpg", ".jpeg")
-INPUT_KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", ".bin", *IMAGES)
 
 
 def problem_from(arguments: argparse.Namespace) -> Problem:
@@ -251,7 +254,7 @@ def postprocess(texts: Iterable[str]) -> tuple[str, ...]:
         raise BadUsage(
             f"--postprocess: '{given[0]}' is neither SCRIPT.py[:function] nor [output:]top-K[,axis=A], for example top-5."
         )
-    return (_script(given[0], "--postprocess", "There is no postprocess script"),)
+    return (place_script(given[0], "--postprocess: ", "There is no postprocess script"),)
 
 
 def score(text: str) -> str:
@@ -261,15 +264,15 @@ def score(text: str) -> str:
         raise BadUsage(
             f"--score: '{text}' is neither SCRIPT.py[:function] nor labels ({', '.join(LABEL_KINDS)}: whole numbers)."
         )
-    return _script(text, "--score", "--score: there is no file")
+    return place_script(text, "--score: ", "--score: there is no file")
 
 
-def _script(text: str, option: str, missing: str) -> str:
-    """A file, and perhaps a function of it, the path where it really lies. Raises Refusal (exit
-    2)."""
+def place_script(text: str, said: str, missing: str) -> str:
+    """A file, and perhaps a function of it, the path where it really lies. ``said`` and ``missing``
+    as in ``require_file``. Raises Refusal (exit 2)."""
     name, function = split_function(text)
     path = Path(name).expanduser()
-    require_file(path, f"{option}: ", f"{missing} '{name}'", f"*{path.suffix}")
+    require_file(path, said, f"{missing} '{name}'", f"*{path.suffix}")
     return f"{path.resolve()}:{function}" if function else str(path.resolve())
 
 

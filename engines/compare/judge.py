@@ -271,6 +271,15 @@ def judge_whole(measurement: Measurement, criterion: Criterion) -> Verdict:
     return Verdict("fail" if exceed(results, criterion) else "pass", own=bad)
 
 
+def judge_recorded(
+    measurement: Measurement, criterion: Criterion, signature: Signature | None, *, whole: bool
+) -> Verdict:
+    """A candidate under the failure that is known by now. ``whole``: it is all of the model."""
+    if signature is None or (whole and signature.kind == "accuracy"):
+        return judge_whole(measurement, criterion)
+    return judge(measurement, criterion, signature)
+
+
 def judge_cured(
     measurement: Measurement, criterion: Criterion, signature: Signature | None
 ) -> Verdict:

@@ -24,14 +24,9 @@ from narrowdown.engines.data.golden_files import data_sets, sort_by_number
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph.load import np_dtype
 from narrowdown.engines.nearest import suggest_or_list
-from narrowdown.engines.sources import split_function
+from narrowdown.engines.sources import IMAGES, INPUT_KINDS, RAW, split_function
 from narrowdown.engines.store import decoding, regular
 
-IMAGES = (".png", ".jpg", ".jpeg")
-RAW = (
-    ".bin",
-)  # nothing but values, as trtexec's --loadInputs takes them; type and shape are the model's to say
-KINDS = (".json", ".npz", ".npy", ".safetensors", ".pb", ".py", *RAW, *IMAGES)
 _SAFETENSORS = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "F8_E4M3": "float8_e4m3fn",
     "F8_E5M2": "float8_e5m2", "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32",
@@ -96,7 +91,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
         yield Given(file.name, {named: _read_image(file)}, alone=True, image=True)
     else:
         raise InputProblem(
-            f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(KINDS)}."
+            f"'{file.name}' is not a kind of inputs file that can be read; give one of {', '.join(INPUT_KINDS)}."
         )
 
 

@@ -429,12 +429,11 @@ class _Measuring:
         probe = self.probe
         part = Part(self.store, self.model, candidate, probe.inputs, probe.reference, self.progress)
         needed = {t: fed[t] for t in part.needed}
-        constants = {t: needed.pop(t) for t in sorted(part.constants(needed))}
         if spec == probe.engine:
             choices = {"attempt": probe.attempt, "force": probe.force, "forbid": probe.forbid}
-            return self._run_part(spec, part, needed, constants, choices)
+            return self._run_part(spec, part, needed, choices=choices)
         try:
-            return self._run_part(spec, part, needed, constants)
+            return self._run_part(spec, part, needed)
         except EngineFault as error:
             raise captures.ReferenceFailed(
                 f"The reference cannot run a part of the model: {error}"
@@ -444,12 +443,15 @@ class _Measuring:
         self,
         spec: str,
         part: Part,
-        arrays: Mapping[int, Array],
-        constants: Mapping[int, Array],
+        values: Mapping[int, Array],
+        given: Mapping[int, Array] = MappingProxyType({}),
         choices: Mapping[str, Any] = MappingProxyType({}),
     ) -> dict[int, Array]:
-        """What a part gives on an engine, fed ``arrays`` with ``constants`` baked in. Raises
+        """What a part gives on an engine, fed ``values``, of which its constants are baked in, and
+        ``given``, of which none is: one build of the part serves all that an engine gives. Raises
         ``EngineFault``."""
+        constants = {t: values[t] for t in sorted(part.constants(values))}
+        arrays = {**given, **{t: a for t, a in values.items() if t not in constants}}
         engine = captures.make_engine(spec).info
         question = (engine.fingerprint, engine.spec, self.probe.model, part.candidate, {**choices})
 
@@ -794,11 +796,9 @@ class _Measuring:
             severed=encode(made.intersection(own)),
         )
         part = Part(self.store, self.model, candidate, probe.inputs, probe.reference, self.progress)
-        arrays = {t: own[t] for t in part.needed if t in own}
+        given = {t: own[t] for t in part.needed if t in own}
         rest = part.values([t for t in part.needed if t not in own], sample)
-        # An engine's value is never baked in: one build of the slice serves them all.
-        constants = {t: rest.pop(t) for t in sorted(part.constants(rest))}
-        return self._run_part(probe.reference, part, arrays | rest, constants)
+        return self._run_part(probe.reference, part, rest, given)
 
     def _keep_refused(
         self, fault: EngineFault, feed: Feed, expected: Mapping[int, Array]
@@ -810,11 +810,7 @@ class _Measuring:
             ("engine.onnx", fault.model or part.model),
         ):
             self.artifacts |= self._put_model(name, model)
-        self.artifacts["inputs.npz"] = artifact_files.put_arrays(
-            self.store, feeds_by_name(part, feed.arrays)
-        )
-        judged = {output: expected[t] for output, t in part.outputs.items() if t in expected}
-        self.artifacts["expected.npz"] = artifact_files.put_arrays(self.store, judged)
+        self._put_arrays(part, feed, {"expected.npz": expected})
         return Measurement(
             status=fault.status,  # type: ignore[arg-type]
             message=str(fault),
@@ -860,15 +856,8 @@ class _Measuring:
         for name, model in models.items():
             shaped = artifact_files.with_shapes(model, shapes)
             self.artifacts |= self._put_model(name, shaped)
-        self.artifacts["inputs.npz"] = artifact_files.put_arrays(
-            self.store, feeds_by_name(ready.part, feed.arrays)
-        )
-        judged = [
-            {output: arrays[t] for output, t in ready.part.outputs.items() if t in arrays}
-            for arrays in (expected, actual)
-        ]
-        for name, arrays in zip(("expected.npz", "actual.npz"), judged, strict=True):
-            self.artifacts[name] = artifact_files.put_arrays(self.store, arrays)
+        given = {"expected.npz": expected, "actual.npz": actual}
+        judged = self._put_arrays(ready.part, feed, given)
         self.artifacts["values.json"] = self.store.put(
             msgspec.json.encode(summarize_values(*judged))
         )
@@ -876,6 +865,19 @@ class _Measuring:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):
                 self.artifacts["replay.json"] = self.store.put(tactic_replay.encode_replay(choices))
+
+    def _put_arrays(
+        self, part: Cut, feed: Feed, given: Mapping[str, Mapping[int, Array]]
+    ) -> list[dict[str, Array]]:
+        """Keep what a part is fed, and what it gave, by artifact; the latter by output."""
+        judged = [
+            {output: arrays[t] for output, t in part.outputs.items() if t in arrays}
+            for arrays in given.values()
+        ]
+        kept = [feeds_by_name(part, feed.arrays), *judged]
+        for name, arrays in zip(("inputs.npz", *given), kept, strict=True):
+            self.artifacts[name] = artifact_files.put_arrays(self.store, arrays)
+        return judged
 
     def _put_model(self, name: str, model: ModelProto) -> dict[str, str]:
         """Keep a model that was made of the probe's own ones, whose weights the session has."""

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from narrowdown.engines.checker.command import DEBUG_MODEL, words
 from narrowdown.engines.findings import Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate
@@ -93,19 +94,9 @@ def others_eyes(folders: Sequence[Path]) -> None:
 
 def checker(command: str) -> list[str]:
     """The external checker on this case, as a shell line."""
-    words = shlex.split(command)
-    if not any("{model}" in word or "polygraphy_debug.onnx" in word for word in words):
-        words.append("{model}")
-    places = {
-        "{model}": "model.onnx",
-        "{inputs}": "inputs.json",
-        "{expected}": "expected.json",
-        "{dir}": ".",
-    }
-    for place, name in places.items():
-        words = [word.replace(place, name) for word in words]
+    places = (Path("model.onnx"), Path("inputs.json"), Path("expected.json"), Path())
     return [
         "# the external checker; some look for the model under this name",
-        "cp model.onnx polygraphy_debug.onnx",
-        shlex.join(words),
+        f"cp model.onnx {DEBUG_MODEL}",
+        shlex.join(words(command, *places)),
     ]

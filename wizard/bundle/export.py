@@ -36,7 +36,7 @@ from narrowdown.wizard.bundle.withheld import (
     withheld,
 )
 from narrowdown.wizard.exits import BadUsage
-from narrowdown.wizard.report.document import Report, Workaround, to_json
+from narrowdown.wizard.report.document import Culprit as Told, Report, Workaround, to_json
 from narrowdown.wizard.report.gather import Table, case_files, confirmed
 from narrowdown.wizard.report.hand_on import APPLY
 from narrowdown.wizard.report.html import to_html
@@ -171,7 +171,7 @@ def _write(
     place_scripts(reading, folder)
     others_eyes([place.folder for place in places])
     report = portable(report, found)
-    for place in places:
+    for number, place in enumerate(places):
         told = report
         if not place.whole:
             told = msgspec.structs.replace(told, notes=(NO_FILES, *told.notes))
@@ -184,7 +184,7 @@ def _write(
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
             tell(said if len(places) == 1 else f"{place.folder.relative_to(folder.parent)}: {said}")
         _write_report(place.folder, told)
-        _write_issue(place.folder, told, place.asked)
+        _write_issue(place, told, report.culprits[number])
     _share(folder, [place.folder for place in places if place.folder != folder])
     _write_cures(report, folder, reading.state.version(problem.engine))
     if said := say_traces_left(found, folder):
@@ -312,16 +312,13 @@ def _write_report(place: Path, report: Report) -> None:
     (place / "environment.json").write_text(write_json(report.environment), encoding="utf-8")
 
 
-def _write_issue(place: Path, report: Report, asked: Asked) -> None:
+def _write_issue(place: Place, report: Report, culprit: Told) -> None:
     """``issue.md`` and ``README.txt`` of the culprit whose folder it is."""
-    number = int(place.name.removeprefix("culprit-")) if place.name.startswith("culprit-") else 1
-    culprit = report.culprits[number - 1]
-    commands = (place / "commands.sh").read_text(encoding="utf-8")
-    (place / "issue.md").write_text(issue(report, culprit, asked, commands), encoding="utf-8")
-    kept = (place / "model.onnx").is_file()
-    (place / "README.txt").write_text(
-        readme(culprit, asked, "" if kept else NO_FILES), encoding="utf-8"
-    )
+    folder, asked = place.folder, place.asked
+    commands = (folder / "commands.sh").read_text(encoding="utf-8")
+    (folder / "issue.md").write_text(issue(report, culprit, asked, commands), encoding="utf-8")
+    lacking = "" if place.whole else NO_FILES
+    (folder / "README.txt").write_text(readme(culprit, asked, lacking), encoding="utf-8")
 
 
 def found_with(reading: Reading, engine: str = "") -> str:

@@ -44,7 +44,7 @@ def issue(report: Report, culprit: Culprit, asked: Asked, commands: str) -> str:
     }
     run = outside.found(engine, asked.version)
     where = f"{outside.title(run)} {asked.version}".rstrip()
-    if outside.is_emulation(run) and (
+    if outside.declared(run).emulation and (
         precision := engine.get("precision")
     ):  # no engine that anybody else knows of
         where = f"in {precision.upper()}"
@@ -126,7 +126,7 @@ def _say_emulated(asked: Asked) -> str:
     """What an emulation is, with a space in front: whoever gets the case has no engine of that
     name."""
     engine = parse(asked.engine)
-    if not outside.is_emulation(outside.found(engine)):
+    if not outside.declared(outside.found(engine)).emulation:
         return ""
     types = {"fp16": "FP16", "bf16": "BF16"}.get(engine.get("precision") or "fp16")
     return f" (ONNX Runtime{f', with every value rounded to {types}' if types else ' with the types of the model'})"

@@ -144,6 +144,13 @@ def _find_file(place: Callable[[str], Path], digest: str, name: str) -> Path:
         raise SessionProblem(
             f"{error} Somebody has changed this session; ask for it anew."
         ) from None
+    _require_sound(path, digest, name)
+    return path
+
+
+def _require_sound(path: Path, digest: str, name: str) -> None:
+    """Raise SessionProblem for a file that is gone, or no longer what was written. ``name``: what
+    it is for people."""
     if not path.is_file():
         raise SessionProblem(
             f"The session's file for {name} is gone; copy the whole session folder."
@@ -153,7 +160,6 @@ def _find_file(place: Callable[[str], Path], digest: str, name: str) -> Path:
             f"The session's file for {name}, '{path}', is damaged: its bytes are not those that were written. Take it from a "
             "backup, or narrow the model down again."
         )
-    return path
 
 
 def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
@@ -162,16 +168,7 @@ def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
     SessionProblem, MachineProblem, OSError."""
     weights = {source: sound.weights_of(source) for source in models.values()}
     for name in sorted({name for names in weights.values() for name in names}):
-        file = store.root / name
-        if not file.is_file():
-            raise SessionProblem(
-                f"The session's file '{name}' is gone; copy the whole session folder."
-            )
-        if digest_file(file) != file.stem:
-            raise SessionProblem(
-                f"The session's file '{name}' is damaged: its bytes are not those that were written. Take it from a backup, or "
-                "narrow the model down again."
-            )
+        _require_sound(store.root / name, (store.root / name).stem, "the weights")
     pairs = [
         (source, target) for target, source in models.items() if weights[source] or source != target
     ]

@@ -107,7 +107,7 @@ def by_hand(
     out. ``engine``: the session's, whose ways the commands are fitted to."""
     made = []
     chosen = _find(engine, have) if engine else None
-    ways = outside.by_hand(chosen) if chosen else ByHand()
+    ways = outside.declared(chosen).by_hand if chosen else ByHand()
     have = {**(have or {}), **ways.stands_for}
     for key, template in node.commands.items():
         tool = Tool.parse(key)

@@ -44,7 +44,7 @@ def list_handed_over(state: State, table: Rows) -> dict[str, str]:
     cure, files = state.findings.workaround, list_workaround_files(state, table)
     if cure is None or not (cure.keep or cure.in_file):
         return {}
-    emulated = outside.is_emulation(outside.found(parse(cure.engine)))
+    emulated = outside.declared(outside.found(parse(cure.engine))).emulation
     if emulated and WORKED_AROUND not in files:
         return {}
     return files if f"{stem_of(files)}.onnx" in files else {}

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import judge, judge_check, judge_whole
+from narrowdown.engines.compare.judge import judge_check, judge_recorded
 from narrowdown.engines.compare.say import UNLIKE, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
@@ -211,10 +211,8 @@ def _judge(
 ) -> Verdict:
     if isinstance(probe, Check):
         return judge_check(measurement, criterion)
-    compared = signature is None or signature.kind not in ENDED
-    if signature is None or (compared and probe.candidate.nodes == ranges.ALL):
-        return judge_whole(measurement, criterion)
-    return judge(measurement, criterion, signature)
+    whole = probe.candidate.nodes == ranges.ALL
+    return judge_recorded(measurement, criterion, signature, whole=whole)
 
 
 def say_worst_run(measurement: Measurement) -> str:

@@ -10,10 +10,9 @@ import msgspec
 from narrowdown.engines.compare.criterion import Criterion, Verdict
 from narrowdown.engines.compare.judge import (
     exceed,
-    judge,
     judge_check,
+    judge_recorded,
     judge_shrunk,
-    judge_whole,
     over,
 )
 from narrowdown.engines.findings import Findings
@@ -246,6 +245,4 @@ def judged_as(item: Decisive, measurement: Measurement) -> Verdict:
         and case.signature is not None
     ):
         return judge_shrunk(measurement, criterion, case.signature)
-    if signature is None or (whole and signature.kind == "accuracy"):
-        return judge_whole(measurement, criterion)
-    return judge(measurement, criterion, signature)
+    return judge_recorded(measurement, criterion, signature, whole=whole)

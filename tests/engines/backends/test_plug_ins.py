@@ -221,7 +221,7 @@ def test_the_bundles_check_uses_the_plug_in_and_its_recipe_does(
         scope["plug_in"](ort, {**check.settings["plug_in"], "device": "5"})
     monkeypatch.setattr(Session, "shares", (part("acme", 2),))
     monkeypatch.chdir(tmp_path)
-    recipes = outside.by_hand(found).apply(found, Cure(file="engine.onnx"))  # type: ignore[misc]
+    recipes = outside.declared(found).by_hand.apply(found, Cure(file="engine.onnx"))  # type: ignore[misc]
     told = ModuleType("told")
     exec(recipes[0].text, told.__dict__)  # what is printed for users runs
     assert told.session.get_outputs()[0].name == "y"
