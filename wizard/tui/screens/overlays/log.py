@@ -55,6 +55,6 @@ class LogCard(Card[None]):
         lines = [clean(line) or " " for line in self._lines] or ["Nothing was written yet."]
         log.write_lines(lines, scroll_end=False)
         if at_end:
-            log.scroll_end(animate=False, x_axis=False)
+            log.scroll_end(animate=False, immediate=True, x_axis=False)
         else:
             log.scroll_to(top.x, top.y, animate=False, immediate=True)
