@@ -532,7 +532,7 @@ def engine_specs(probe: Probe) -> tuple[str, ...]:
 def inspected_specs(probe: Probe, met: Container[str] = ()) -> tuple[str, ...]:
     """Those whose Inspect says what the engines of a probe are: with all switches on, and what was
     ``met`` as it is."""
-    named = () if isinstance(probe, Inspect) else engine_specs(probe)
+    named = engine_specs(probe)
     return tuple(dict.fromkeys((*map(unswitched, named), *(s for s in named if s in met))))
 
 

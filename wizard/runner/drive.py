@@ -100,7 +100,7 @@ class Asking:
         """The probe's key, once its engines were looked at. A spec met for the first time in the
         session is journalled."""
         met = self.ledger.state.fingerprints
-        for spec in inspected_specs(probe, met):
+        for spec in () if isinstance(probe, Inspect) else inspected_specs(probe, met):
             if spec in self.known:
                 continue
             measurement = await self.inspect(spec)
