@@ -153,7 +153,7 @@ def _require_sound(path: Path, digest: str, name: str) -> None:
     it is for people."""
     if not path.is_file():
         raise SessionProblem(
-            f"The session's file for {name} is gone; copy the whole session folder."
+            f"The session's file for {name}, '{path}', is gone; copy the whole session folder."
         )
     if digest_file(path) != digest:
         raise SessionProblem(
