@@ -368,14 +368,16 @@ def tell_workaround(report: Report) -> list[Section]:
         ("cost", w.cost),
     )
     title = "The workaround" if w.holds else "The workaround does not hold on every sample"
-    more = ", ".join(dict.fromkeys(recipe.tool for recipe in w.apply[1:]))
+    # Without a case there is no bundle, and no page of its own.
+    shown = w.apply[:1] if report.culprits else w.apply
+    more = ", ".join(dict.fromkeys(recipe.tool for recipe in w.apply[len(shown) :]))
     also = ("Also in", Name(APPLY), f"of the bundle: {more}.") if more else ""
     return [
         _section(title, facts, Bullets(w.known)),
         _section("Compared", _compare_cures(report), level=3),
         *(
             _section(f"Apply it: {r.tool}", Code(r.text, r.language), Says(also), level=3)
-            for r in w.apply[:1]
+            for r in shown
         ),
     ]
 

@@ -237,6 +237,8 @@ def test_what_to_do_now_stands_in_every_form() -> None:
         told, culprits=(), workaround=msgspec.structs.replace(cure, holds=False), next=""
     )
     assert list_deeds(bare) == [], "no case to send, no workaround to apply"
+    two = msgspec.structs.replace(cure, apply=(*cure.apply, Recipe("another", "sh", "second")))
+    assert "second" in to_markdown(msgspec.structs.replace(bare, workaround=two)), "no page has it"
     assert "the model" in list_deeds(report())[-1].text, "an emulation has no tracker"
     assert say_first(cure, "case/workaround.md").typed == "set('<x>', 1)"
     long = msgspec.structs.replace(
