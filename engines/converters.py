@@ -107,7 +107,11 @@ def _modelopt(keep: tuple[str, ...]) -> Recipe:
     words += ["--calibration_data_path", _DATA, "--output_path", _MODEL, "--nodes_to_exclude"]
     # It matches each word as a regular expression from the start of a name on.
     words += [f"^{re.escape(name)}$" for name in keep]
-    return Recipe("NVIDIA ModelOpt, for TensorRT", "sh", shlex.join(words))
+    return Recipe(
+        "NVIDIA ModelOpt, for TensorRT; it calibrates otherwise, so measure again",
+        "sh",
+        shlex.join(words),
+    )
 
 
 def _nncf(keep: tuple[str, ...]) -> Recipe:
@@ -121,7 +125,12 @@ scope = nncf.IgnoredScope(names={write_list(keep)})
 model = nncf.quantize(onnx.load("{_FLOAT}"), data, ignored_scope=scope)
 onnx.save(model, "{_MODEL}")"""
     start, end = text.index("scope ="), text.index("\nmodel =")
-    return Recipe("NNCF, for OpenVINO", "python", text, text[start:end])
+    return Recipe(
+        "NNCF, for OpenVINO; it calibrates otherwise, so measure again",
+        "python",
+        text,
+        text[start:end],
+    )
 
 
 def _autocast(precision: str, keep: tuple[str, ...]) -> Recipe:

@@ -20,7 +20,7 @@ from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Groups, Hunt, NodeSet, keep_fewest
-from narrowdown.engines.search.ranking import LayerRow, rank_layers
+from narrowdown.engines.search.ranking import LayerRow, order_layers, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
 from narrowdown.engines.search.unseen import (
     Ask,
@@ -148,7 +148,7 @@ class Keeping:
             return self.order
         if len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
             rows: tuple[LayerRow, ...] = yield from rank_layers(self.oracle, find_layers(ask.index))
-            return tuple(row.node for row in rows if row.movable)
+            return order_layers(rows)
         emulation = find_emulation(ask.ctx, ask.findings)
         if self.oracle.times and not emulation:
             return everything  # its one build of all would take as long as many of them

@@ -37,7 +37,7 @@ from narrowdown.engines.graph.quantized import (
 )
 from narrowdown.engines.probe import Describe, Measurement, Requantize, is_given
 from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams
-from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, rank_layers
+from narrowdown.engines.search.ranking import MOST_EFFECTS, LayerRow, order_layers, rank_layers
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import find_worst, say_tried
 from narrowdown.engines.search.workaround_facts import UNCALIBRATED
@@ -111,7 +111,7 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         make_oracle(ask), layers, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
-    search = Keeping(ask, params, tuple(row.node for row in rows if row.movable))
+    search = Keeping(ask, params, order_layers(rows))
     kept: Kept = yield from search.run()
     found, first = kept.found, rows[0]
     outcome = QuantizationOutcome(
@@ -325,7 +325,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=8,
+    version=9,
     summary="Rank the layers of a Q/DQ model by their effect, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

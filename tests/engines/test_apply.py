@@ -401,13 +401,13 @@ def test_a_quantizer_leaves_out_what_is_pasted(tmp_path: Path) -> None:
     assert tuple(found["exclude"]) == names
     assert list_quantized_convolutions(tmp_path / "model.onnx").isdisjoint(names)
     assert len(list_quantized_convolutions(tmp_path / "model.onnx")) == 14
-    words = shlex.split(told["NVIDIA ModelOpt, for TensorRT"].text)
+    words = shlex.split(told[next(t for t in told if "ModelOpt" in t)].text)
     patterns = words[words.index("--nodes_to_exclude") + 1 :]
     assert [[n for n in (*names, "other") if re.match(p, n)] for p in patterns] == [
         [n] for n in names
     ]
     if importable("nncf"):
-        pasted(told["NNCF, for OpenVINO"].text, tmp_path)
+        pasted(told[next(t for t in told if "NNCF" in t)].text, tmp_path)
         assert list_quantized_convolutions(tmp_path / "model.onnx").isdisjoint(names)
     assert "onnxruntime.quantization" not in recipes(
         "onnxruntime", Cure(names, 1, quantized=settings)

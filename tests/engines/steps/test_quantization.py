@@ -22,6 +22,7 @@ from narrowdown.engines.demos.scaled_apart import READERS, WRITERS, quantize, sc
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure
+from narrowdown.engines.search.ranking import LayerRow, order_layers
 from narrowdown.engines.spec import of_the_same, unquantized
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.wizard.demo import MODELS
@@ -756,6 +757,30 @@ def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(
         session.step(name)
     confirmed = session.step("confirm").finish.outcome
     assert (confirmed.names, confirmed.cause) == ("worth", "underflow"), confirmed.evidence
+
+
+def test_layers_are_taken_by_two_orders_in_turn() -> None:
+    told = (("a", 0.9, 0.5), ("b", 0.8, 0.6), ("c", 0.1, 0.2), ("d", None, None))
+    rows = [
+        LayerRow(
+            name,
+            "Conv",
+            name,
+            None,
+            None,
+            None,
+            None,
+            effect,
+            "",
+            "",
+            False,
+            True,
+            number,
+            rest=rest,
+        )
+        for number, (name, effect, rest) in enumerate(told)
+    ]
+    assert order_layers(rows) == (0, 2, 1, 3)
 
 
 def test_what_else_may_help_is_tried_with_its_number(opened: Any) -> None:
