@@ -153,7 +153,7 @@ def _require_sound(path: Path, digest: str, name: str) -> None:
     it is for people."""
     if not path.is_file():
         raise SessionProblem(
-            f"The session's file for {name}, '{path}', is gone; copy the whole session folder."
+            f"The session's file for {name} is gone; copy the whole session folder."
         )
     if digest_file(path) != digest:
         raise SessionProblem(
@@ -168,7 +168,7 @@ def write_whole(store: Store, models: Mapping[Path, Path]) -> None:
     SessionProblem, MachineProblem, OSError."""
     weights = {source: sound.weights_of(source) for source in models.values()}
     for name in sorted({name for names in weights.values() for name in names}):
-        _require_sound(store.root / name, (store.root / name).stem, "the weights")
+        _require_sound(store.root / name, Path(name).stem, f"the weights '{name}'")
     pairs = [
         (source, target) for target, source in models.items() if weights[source] or source != target
     ]
