@@ -10,7 +10,7 @@ import pytest
 from narrowdown.engines import backends
 from narrowdown.engines.data import held
 from narrowdown.engines.findings import Case, Culprit, Findings
-from narrowdown.engines.probe import Candidate, Check, LoadInputs, Measure
+from narrowdown.engines.probe import Candidate, Check, LoadInputs, Measure, Requantize
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard import trust
 from narrowdown.wizard.cli import entry
@@ -242,6 +242,14 @@ def test_a_probe_runs_nothing_that_was_not_agreed_to(tmp_path: Path, script: Pat
     assert consent.strange(LoadInputs(model="d", sources=(str(script),), folder=here)) == ""
     assert consent.strange(LoadInputs(model="d", sources=("x.npz",))) == ""
     assert consent.strange(Check(model="d", command="mine {model}", folder=here)) == ""
+    anew = Requantize(
+        model="d",
+        inputs="i",
+        samples=(),
+        reference="onnxruntime:model=/float.onnx",
+        trial="as it is",
+    )
+    assert "/float.onnx" in consent.strange(anew)
     both = msgspec.structs.replace(measure, engine=f"onnxruntime:custom_ops={ops}+{other}")
     assert "b.so" in consent.strange(both)
     assert "b.so" in consent.strange(
