@@ -40,6 +40,14 @@ def list_firm(ctx: StepContext) -> tuple[str, ...]:
     return tuple(str(spec.with_option(o.name, o.firm)) for o in wanted)
 
 
+def is_held(ctx: StepContext) -> bool:
+    """Whether the precision is an order, or an option is set at which the engine may keep fewer
+    wider types than as it is by itself."""
+    spec = parse(ctx.engine)
+    firm = any(o.firm and spec.get(o.name) == o.firm for o in ctx.engine_info.options)
+    return firm or not order_precision(ctx)
+
+
 def say_ordered(ctx: StepContext, case: Case) -> str:
     """On what the case was seen to fail where that is not the engine as it was given, in sentences
     with a space in front."""

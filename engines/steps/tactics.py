@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.engines.asking import Count, StepContext, Sub, Tables, asked
 from narrowdown.engines.asking.budget import Tries
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
-from narrowdown.engines.asking.ordered import order_precision
+from narrowdown.engines.asking.ordered import is_held
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
@@ -161,13 +161,13 @@ def _say_compared(found: Compared, names: str) -> str:
 
 
 def may_switch(ctx: StepContext, findings: Findings) -> bool:
-    """Whether a switch may be what cures a failure. Where the precision is an order, and fails the
-    model by itself, none of a compiler's can: it takes other nodes together, not wider types. (On an
-    H200, TensorRT 10.6, 35 to 65 builds of each of four such cases cured nothing; every fourth took
-    its process down.)"""
+    """Whether a switch may be what cures a failure. Where the engine is held to its precision, and
+    that fails the model by itself or what it cannot hold was seen to cure it in FP32, none of a
+    compiler's can: it takes other nodes together, not wider types. (On an H200, TensorRT 10.6, 35
+    to 65 builds of each of four such cases cured nothing; every fourth took its process down.)"""
     can = list_switches(ctx.engine, ctx.engine_info)
-    ordered = can.apart and not order_precision(ctx)
-    return bool(can.names) and not ctx.check and not (ordered and is_of_the_precision(findings))
+    known = findings.workaround is not None or is_of_the_precision(findings)
+    return bool(can.names) and not ctx.check and not (can.apart and known and is_held(ctx))
 
 
 def search_whole(ctx: StepContext, findings: Findings, budget: int) -> Steps[TacticsOutcome]:
