@@ -45,8 +45,6 @@ from narrowdown.wizard.words import (
     elide,
     literal_json,
     price,
-    say_over_plan,
-    say_time_left,
     show_error,
     visible,
 )
@@ -362,24 +360,16 @@ def _curve(profile: str, metric: str, along: str) -> list[str]:
 
 
 def progress_line(snapshot: Mapping[str, Any]) -> str:
-    """One line from the runner's snapshot: what is tried, probes done of expected, time left, the
-    best so far."""
+    """One line from the runner's snapshot: what is tried, probes done of expected, the best so
+    far."""
     if snapshot.get("phase") not in ("starting", "running"):
         return ""
-    done, expected, best, planned, nodes = (
-        int(snapshot.get(name) or -1) for name in ("done", "expected", "best", "planned", "nodes")
-    )
-    left = float(snapshot.get("eta", -1.0))
-    over = say_over_plan(done, planned, best, nodes, left)
-    if over:
-        done = expected = best = -1
+    done, expected, best = (int(snapshot.get(name) or -1) for name in ("done", "expected", "best"))
     of = f"{max(done, 0)} of about {expected} runs"
     parts = [
         visible(str(snapshot.get("text") or "")),
         _building(snapshot),
-        over,
         of if expected >= max(done, 1) else count(done, "run") if done > 0 else "",
-        say_time_left(left) if expected > 0 else "",
         f"smallest that fails: {count(best, 'node')}" if best > 0 else "",
         "stopping after this probe"
         if snapshot.get("stopping")

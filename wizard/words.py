@@ -186,26 +186,6 @@ def _round_up(seconds: float) -> str:
     return f"{math.ceil(seconds / 3_600)} h"
 
 
-def say_time_left(seconds: float) -> str:
-    """How much longer a step will take; "" where that is not known."""
-    if seconds < 0:
-        return ""
-    return f"~{duration(seconds)} left" if seconds >= 1 else "under 1 s left"
-
-
-def say_over_plan(
-    done: int, planned: int, best: int = -1, nodes: int = -1, left: float = -1.0
-) -> str:
-    """That a step has asked more than it was planned to, and what it has so far: there is no time
-    left to count down then, unless its phase tells its end (``left``: seconds). Empty while it
-    keeps within its plan."""
-    if not 0 < planned < done:
-        return ""
-    smallest = f"; smallest so far {best:,} of {count(nodes, 'node')}" if 0 < best <= nodes else ""
-    ends = f"; {say_time_left(left)}" if left >= 0 else ""
-    return f"longer than planned: {done:,} runs, planned {planned:,}{smallest}{ends}"
-
-
 # What is done to the things that a workaround of a kind names: as a label, and within a sentence.
 _SWITCHES: Mapping[str, tuple[str, str]] = {
     "optimizer": ("switch off", "switching off"),

@@ -196,13 +196,11 @@ class Replayed:
                 many = min(MOST, len(done) // 3 + 1) if done else 0
                 for part in range(1, many + 1):
                     n = max(1, len(done) * part // many - 1)
-                    left = sum(self.events[j].seconds for j in done[n:])
                     work = {
                         "phase": "running",
                         "text": told(event.step),
                         "done": n,
                         "expected": len(done),
-                        "eta": left,
                     }
                     work["nodes"] = nodes
                     found.append((done[n - 1] + 1, SHORT, work))

@@ -275,7 +275,6 @@ def test_live_progress_is_rewritten_and_taken_back(monkeypatch: pytest.MonkeyPat
             "text": "trying nodes 96-143",
             "done": 9,
             "expected": 14,
-            "eta": 540.0,
             "best": 96,
         }
     )
@@ -461,35 +460,10 @@ def test_why_it_stopped_is_said_by_the_step_alone() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("done", "best", "said"),
-    [
-        (34, 148, "34 of about 40 runs"),
-        (120, 148, "longer than planned: 120 runs, planned 34; smallest so far 148 of 248 nodes"),
-        (120, -1, "longer than planned: 120 runs, planned 34"),
-    ],
-)
-def test_a_plan_that_is_used_up_counts_nothing_down(done: int, best: int, said: str) -> None:
-    expected = max(40, done)
-    snapshot = {
-        "phase": "running",
-        "text": "x",
-        "done": done,
-        "expected": expected,
-        "planned": 34,
-        "best": best,
-        "nodes": 248,
-    }
-    line = progress_line({**snapshot, "eta": 60.0 if done <= 34 else -1.0})
-    assert said in line
-    assert ("left" in line) == (done <= 34)
-
-
-def test_a_step_beyond_its_plan_that_knows_its_end_says_how_long_it_takes_still() -> None:
-    line = progress_line(
-        {"phase": "running", "text": "x", "done": 120, "expected": 130, "planned": 34, "eta": 12.0}
-    )
-    assert line.endswith("longer than planned: 120 runs, planned 34; ~12 s left")
+def test_a_step_beyond_its_plan_tells_how_many_runs_it_had() -> None:
+    snapshot = {"phase": "running", "text": "x", "best": 148}
+    assert "34 of about 40 runs" in progress_line({**snapshot, "done": 34, "expected": 40})
+    assert "  120 runs" in progress_line({**snapshot, "done": 120, "expected": -1})
 
 
 def test_the_build_at_work_says_how_far_it_is() -> None:

@@ -227,7 +227,6 @@ class Drive:
         self._told: list[Any] = []
         self._foresight = Foresight(lambda: spec.run(ctx))
         self._running: dict[str, asyncio.Task[Measurement | None]] = {}
-        self._since = time.monotonic()
         self.asked: dict[str, AnyProbe] = {}
         self.current = ""  # key of the probe that the step waits for
         self.cached = 0
@@ -259,11 +258,6 @@ class Drive:
         finally:
             steps.close()
             await self._cancel()
-
-    @property
-    def waiting(self) -> float:
-        """Seconds that the step has waited for the probe at work; 0 where it waits for none."""
-        return time.monotonic() - self._since if self.current else 0.0
 
     @property
     def unresolved(self) -> int:
@@ -307,7 +301,7 @@ class Drive:
                 answer = answer_for_step(probe, measurement, self._ledger.store)
                 self.cached += first and name not in self.measured
                 return answer
-        self.current, self._since = name, time.monotonic()
+        self.current = name
         measurement = await self._wait(name, probe)
         self.current = ""
         return answer_for_step(probe, measurement, self._ledger.store)

@@ -90,11 +90,3 @@ def find_median(answers: Iterable[Known]) -> float:
     """The median of the seconds that these took; -1 where none were measured."""
     took = [answer.seconds for answer in answers if answer.seconds > 0]
     return statistics.median(took) if took else -1.0
-
-
-def find_seconds_left(probes: int, each: float, waiting: float) -> float:
-    """Seconds that so many probes take still, of which the first has been at work for ``waiting``;
-    -1 where that is not known. Never 0 while one is at work."""
-    if probes < 0 or each < 0:
-        return -1.0
-    return round(max(0.1, probes * each - min(waiting, each)), 1)

@@ -14,7 +14,7 @@ from narrowdown.wizard.runner.control import Control
 from narrowdown.wizard.runner.drive import Drive, log_of
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
-from narrowdown.wizard.runner.limits import find_median, find_seconds_left, tell_of_waiting
+from narrowdown.wizard.runner.limits import tell_of_waiting
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import Cost, QuestionAsked
 from narrowdown.wizard.session.state import count_nodes
@@ -121,14 +121,11 @@ class Artist:
 
     def _look_ahead(self, drive: Drive) -> progress.Snapshot:
         """How many probes the step has had, and what is to come: those fields alone."""
-        work, known = self._work, self._ledger.state.known
+        work = self._work
         done, planned = len(drive.asked) - bool(drive.current), work.cost.probes
         said = left_of(work.note, done - work.noted_at).expected
         left = said if said >= 0 or done >= planned else planned - done
-        each = find_median(known[name] for name in drive.measured if name in known)
-        eta = find_seconds_left(left, each if each >= 0 else work.cost.each, drive.waiting)
-        expected = done + left if left >= 0 else -1
-        return progress.Snapshot(done=done, expected=expected, planned=planned, eta=eta)
+        return progress.Snapshot(done=done, expected=done + left if left >= 0 else -1)
 
     def _look_at_probe(self, drive: Drive) -> tuple[str, str]:
         """The log of the probe that the step waits for, and what is said of one that takes long."""

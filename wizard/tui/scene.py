@@ -32,7 +32,7 @@ class Work(Snapshot, frozen=True):
 
 # What else a snapshot says changes from look to look, and nothing of it is drawn.
 USED = frozenset({
-    "phase", "text", "done", "expected", "planned", "best", "tried", "nodes", "eta", "seconds", "paused", "stopping",
+    "phase", "text", "done", "expected", "best", "tried", "nodes", "seconds", "paused", "stopping",
     "walking", "expensive",
     "holder", "log", "workers", "taken", "free",
 })  # fmt: skip

@@ -13,14 +13,13 @@ from narrowdown.engines.steps import registry
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.limits import (
     find_median,
-    find_seconds_left,
     foresee,
 )
 from narrowdown.wizard.runner.snapshot import Artist, left_of
 from narrowdown.wizard.session.events import Cost, StepStarted
 from narrowdown.wizard.session.journal import NAME, read
 from narrowdown.wizard.session.state import Known, State, Visit
-from narrowdown.wizard.words import price, say_time_left
+from narrowdown.wizard.words import price
 
 
 def started(folder: Path) -> list[StepStarted]:
@@ -55,16 +54,6 @@ def test_a_plan_that_fails_stops_nobody() -> None:
     assert foresee(spec, ctx, State()) == Cost()
 
 
-@pytest.mark.parametrize(
-    ("probes", "each", "waiting", "left"),
-    [(3, 2.0, 0.5, 5.5), (1, 2.0, 9.0, 0.1), (3, 2.0, 9.0, 4.0), (-1, 2.0, 0.0, -1.0), (3, -1.0, 0.0, -1.0)],
-)  # fmt: skip
-def test_something_is_left_while_a_probe_is_at_work(
-    probes: int, each: float, waiting: float, left: float
-) -> None:
-    assert find_seconds_left(probes, each, waiting) == left
-
-
 def test_what_took_nothing_was_not_measured() -> None:
     assert find_median([Known.of(None), Known.of(None, seconds=3.0)]) == 3.0
     assert find_median([Known.of(None)]) == -1.0
@@ -76,12 +65,12 @@ def test_what_a_note_told_is_less_with_each_probe() -> None:
 
 
 @pytest.mark.parametrize(
-    ("done", "said", "expected", "eta"),
-    [(8, -1, 12, 8.0), (8, 10, 18, 20.0), (12, -1, -1, -1.0), (20, -1, -1, -1.0), (20, 4, 24, 8.0)],
+    ("done", "said", "expected"),
+    [(8, -1, 12), (8, 10, 18), (12, -1, -1), (20, -1, -1), (20, 4, 24)],
     ids=["as planned", "as the step says", "all of the plan", "more than planned", "more, and it says its end"],
 )  # fmt: skip
 def test_what_is_left_stands_in_the_snapshot(
-    tmp_path: Path, done: int, said: int, expected: int, eta: float
+    tmp_path: Path, done: int, said: int, expected: int
 ) -> None:
     names = [str(n) for n in range(done)]
     known: Any = {name: Known.of(None, seconds=2.0) for name in names}
@@ -97,7 +86,7 @@ def test_what_is_left_stands_in_the_snapshot(
         policy="person",
     )
     drive: Any = SimpleNamespace(
-        asked=dict.fromkeys(names), measured=set(names), current="", waiting=0.0, unresolved=0
+        asked=dict.fromkeys(names), measured=set(names), current="", unresolved=0
     )
     work: Any = SimpleNamespace(
         here=None, drive=drive, note=Note("x", said), noted_at=done, cost=Cost(12), began=0.0
@@ -106,7 +95,7 @@ def test_what_is_left_stands_in_the_snapshot(
     session: Any = SimpleNamespace(folder=tmp_path, ledger=ledger)
     artist = Artist(session, Devices(pool), control, work, lambda _: 0.0)
     drawn = artist.snapshot()
-    assert (drawn.done, drawn.planned, drawn.expected, drawn.eta) == (done, 12, expected, eta)
+    assert (drawn.done, drawn.expected) == (done, expected)
 
 
 def test_every_plan_is_a_number_or_nothing() -> None:
@@ -136,7 +125,6 @@ def test_what_is_known_is_told_in_words() -> None:
     assert (price(45), price(1), price(-1, 9.2), price(-1)) == (
         "about 45 runs", "about 1 run", "up to 10 s", "",
     )  # fmt: skip
-    assert [say_time_left(s) for s in (12.0, 0.4, -1.0)] == ["~12 s left", "under 1 s left", ""]
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.2, 9.9, 10.0, 10.1, 50.0, 51.0, 60.0, 61.0, 3_540.0, 3_541.0, 90_000.0])  # fmt: skip

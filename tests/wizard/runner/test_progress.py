@@ -26,7 +26,7 @@ def test_what_a_runner_writes_is_read_with_what_a_later_one_adds(tmp_path: Path)
 @pytest.mark.parametrize(
     "changed",
     [
-        {"done": "x"}, {"eta": "y"}, {"phase": 5}, {"workers": "abc"}, {"workers": [1]}, {"workers": [{"text": 5}]},
+        {"done": "x"}, {"phase": 5}, {"workers": "abc"}, {"workers": [1]}, {"workers": [{"text": 5}]},
         {"workers": [{**BUSY, "seconds": "x"}]}, {"expected": 10**30},
     ],
 )  # fmt: skip

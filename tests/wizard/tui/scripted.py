@@ -385,7 +385,6 @@ def running(session: FakeSession, name: str = "/layer3/conv2/Conv") -> FakeSessi
         "text": f"trying part of {name}",
         "done": 4,
         "expected": 14,
-        "eta": 540.0,
         "best": 48,
     }
     logs = session.folder / "logs"

@@ -32,7 +32,6 @@ from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, choose
 from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import pairs, wrap
-from narrowdown.wizard.tui.widgets.work import Doing
 from narrowdown.wizard.words import ago
 
 from . import scripted as s
@@ -338,51 +337,6 @@ async def test_where_an_answer_leads_is_cut_at_its_end() -> None:
         said = answers._prompt(0, 74, 44).plain
     assert said == "❯ 1 Yes, real inputs are right  recommended  → Sensitive to its inputs, n…"
     assert len(said) == 74
-
-
-@pytest.mark.parametrize(
-    ("work", "said"),
-    [
-        (
-            Work(text="x", done=34, expected=40, planned=34, eta=9.0),
-            "34 of about 40 runs, ~9.0 s left",
-        ),
-        (
-            Work(text="x", done=120, expected=144, planned=34, eta=-1.0),
-            "longer than planned: 120 runs, planned 34",
-        ),
-        (
-            Work(text="x", done=120, expected=144, planned=34, best=148, nodes=248),
-            "longer than planned: 120 runs, planned 34; smallest so far 148 of 248 nodes",
-        ),
-        (
-            Work(text="x", done=120, expected=144, planned=34, eta=12.0),
-            "longer than planned: 120 runs, planned 34; ~12 s left",
-        ),
-    ],
-    ids=[
-        "within",
-        "beyond",
-        "a part",
-        "its end in sight",
-    ],
-)
-async def test_a_step_beyond_its_plan_counts_nothing_down_on_the_screen(
-    work: Work, said: str
-) -> None:
-    class Alone(App[None]):
-        CSS = "$quiet: gray;\n$recommended: green;\nScreen { color: white; }"
-
-        def compose(self) -> ComposeResult:
-            yield Doing()
-
-    app = Alone()
-    async with app.run_test(size=(100, 24)):
-        doing = app.query_one(Doing)
-        doing.show(work, Hunt())
-        text = " ".join(line.plain for line in doing.lines(100))
-        assert said in text
-        assert ("left" in text) == (work.eta >= 0)
 
 
 @pytest.mark.parametrize("width", range(14, 40))

@@ -13,7 +13,7 @@ from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.literal import clean, fit, paint, row
 from narrowdown.wizard.tui.scene import Work
 from narrowdown.wizard.tui.widgets.lines import Lines, wrap
-from narrowdown.wizard.words import count, duration, say_over_plan, say_time_left
+from narrowdown.wizard.words import count, duration
 
 STYLES = {
     "passes": "$passes",
@@ -59,13 +59,10 @@ class Doing(Lines[tuple[Work, bool, tuple[str, ...]]]):
         g, done = self.glyphs, work.done
         if work.paused and not any(slot.state == "busy" for slot in work.workers):
             return [row([(f"{count(done, 'run')} done, waiting", "$quiet")])]
-        if over := say_over_plan(done, work.planned, work.best, work.nodes, work.eta):
-            return wrap(over, width)
         if work.expected <= 0:
             return [row([(f"{count(done, 'run')} done", "$quiet")])] if done else []
         total = max(work.expected, done)
-        left = "paused" if work.paused else say_time_left(work.eta)
-        tail = ", ".join(filter(None, (f"{done} of about {total} runs", left)))
+        tail = f"{done} of about {total} runs{', paused' if work.paused else ''}"
         beside = width >= 60
         room = max(4, min(40, width - cell_len(tail) - 2)) if beside else width
         full = room * done // max(1, total)
