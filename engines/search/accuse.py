@@ -19,8 +19,8 @@ from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search.alone import MOST, Added
 from narrowdown.engines.search.evidence import FAULTLESS
+from narrowdown.engines.search.tensor_errors import MOST, Added
 
 # Effects that differ by less than this factor are alike: what a culprit breaks may be wrong to a
 # somewhat larger degree. An overflow and all that it poisons have the same effect (1.0 times), an

@@ -12,7 +12,7 @@ In this order, because each makes the next cheap:
    all of its kind: a layer that is wrong is mostly wrong wherever it is repeated, and what is lost
    in one node and grows in another shows in neither alone (1 - x of a Sigmoid in each layer: the
    second order needed 155 of boxref's 158 nodes, 120 of refine6's 124). And what each is wrong by
-   alone, which one build of all nodes side by side tells (``engines.search.alone``), of an emulation
+   alone, which one build of all nodes side by side tells (``engines.search.tensor_errors``), of an emulation
    where each build of the engine takes seconds. Both are guesses and decide nothing. Where somebody
    knows the order (a ranking of quantized layers) that is taken.
 2. *How many of the first?* The shortest prefix that cures, by doubling and halving.

@@ -16,12 +16,12 @@ from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph.quantized import find_layers, find_leavable_layers
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement, Score, is_given
-from narrowdown.engines.search.alone import rank_alone
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Groups, Hunt, NodeSet, keep_fewest
 from narrowdown.engines.search.ranking import LayerRow, order_layers, rank_layers
 from narrowdown.engines.search.remedy import keep_as_workaround
+from narrowdown.engines.search.tensor_errors import rank_alone
 from narrowdown.engines.search.unseen import (
     Ask,
     Basis,

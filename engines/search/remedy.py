@@ -23,12 +23,11 @@ from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import HUGE, Measurement
-from narrowdown.engines.search.alone import Added, measure_alone
 from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
 from narrowdown.engines.search.search import Trials
 from narrowdown.engines.search.settle import Settled, make_case, settle
-from narrowdown.engines.search.watchable import Packing
+from narrowdown.engines.search.tensor_errors import Added, Packing, measure_alone
 
 
 class Remedy(msgspec.Struct, frozen=True):

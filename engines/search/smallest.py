@@ -6,7 +6,7 @@ measured against it. Then the search narrows (``engines.search.search``), and wh
 at from all sides (``engines.search.settle``) on the engine as it was given, which alone decides.
 
 As a rule one node is most of the failure, and one build of all nodes side by side finds it
-(``engines.search.alone``), where halving asks ten times.
+(``engines.search.tensor_errors``), where halving asks ten times.
 
 Where the engine has a cheap form that fails alike, all of this is asked of that one, and what it
 finds is asked of the engine as it was given. If that is right, the search begins again there.
@@ -30,9 +30,9 @@ from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.search.alone import MOST, find_alone
 from narrowdown.engines.search.search import Trials, grow_cut, minimise, prove_one_minimal
 from narrowdown.engines.search.settle import SHRINK_PROBES, Settled, settle
+from narrowdown.engines.search.tensor_errors import MOST, find_alone
 
 
 # Three builds: enough to see that it was no chance, before confirm counts it.

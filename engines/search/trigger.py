@@ -16,8 +16,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.budget import Spent, Tries
+from narrowdown.engines.asking import Spent, Sub, Tries
 from narrowdown.engines.known.factors import Factor, Level, say_level
 
 # hidden: right within the tolerance, which says nothing, as zeros would hide it. invalid: no model.

@@ -30,8 +30,13 @@ from narrowdown.engines.search.accuse import (
     is_spread,
     measure_shares,
 )
-from narrowdown.engines.search.alone import Added, measure_alone
-from narrowdown.engines.search.watchable import Packing, Watched, watch_tensors
+from narrowdown.engines.search.tensor_errors import (
+    Added,
+    Packing,
+    Watched,
+    measure_alone,
+    watch_tensors,
+)
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     Finish,

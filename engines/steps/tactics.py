@@ -7,8 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, StepContext, Sub, Tables, asked
-from narrowdown.engines.asking.budget import Tries
+from narrowdown.engines.asking import Count, StepContext, Sub, Tables, Tries, asked
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
 from narrowdown.engines.asking.ordered import is_held
 from narrowdown.engines.asking.question import Question

@@ -9,7 +9,7 @@ from narrowdown.engines.asking.answer import Answer, unknown
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search.alone import rank_alone
+from narrowdown.engines.search.tensor_errors import rank_alone
 
 from ..steps.simulated import graph
 

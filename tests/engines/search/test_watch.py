@@ -8,7 +8,7 @@ from narrowdown.engines.asking.answer import PASSES, Answer, unknown
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.asking.question import Question
 from narrowdown.engines.probe import Score
-from narrowdown.engines.search.watchable import Packing, Watched, watch_tensors
+from narrowdown.engines.search.tensor_errors import Packing, Watched, watch_tensors
 
 from ..steps.simulated import graph
 

@@ -14,7 +14,7 @@ from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
-from narrowdown.engines.search import alone as side_by_side
+from narrowdown.engines.search import tensor_errors as side_by_side
 from narrowdown.engines.search.accuse import ALIKE
 from narrowdown.engines.spec import parse
 

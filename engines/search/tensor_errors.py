@@ -1,5 +1,5 @@
-"""What each node is wrong by alone, fed reference values, all in one build; and whether one of them
-is most of a failure."""
+"""What tensors are wrong by: as errors arrive in the whole model, which is watched, and by each node
+alone, fed reference values, all in one build; and whether one node is most of a failure."""
 
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -15,7 +15,6 @@ from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.watched import BATCH_BYTES, UNWATCHED, pack_batches, split_markable
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.search import Trials
-from narrowdown.engines.search.watchable import Packing
 
 # Tensor id -> the score of its node alone, fed as stored and exactly.
 Added: TypeAlias = Mapping[int, tuple[Score, Score | None]]
@@ -27,6 +26,65 @@ ALONE = 2_000
 # part brought 0.43 at most; a single culprit brings 0.5 to all of it.
 MOST = 0.6
 FEW = 4  # nodes that are asked about; each is a question that halving asks ten of
+
+
+class Packing(msgspec.Struct, frozen=True):
+    """``bytes`` of tensors in one build; how often a batch that cannot run is halved: to a
+    thirty-second, a bound, chosen and not measured."""
+
+    bytes: int
+    splits: int = 5
+
+    def halve(self, batch: tuple[int, ...], splits: int) -> list[tuple[tuple[int, ...], int]]:
+        middle = len(batch) // 2
+        halves = (batch[:middle], batch[middle:])
+        return [(half, splits - 1) for half in halves] if splits > 0 and middle else []
+
+
+class Watched(msgspec.Struct):
+    """What the marked runs saw, filled batch by batch. ``inherited``: tensor -> its score;
+    ``skipped``: tensors that could not be watched; ``failing`` runs of those that ``ran``;
+    ``watched``: tensors in runs that worked."""
+
+    inherited: dict[int, Score] = {}
+    skipped: list[int] = []
+    failing: int = 0
+    ran: int = 0
+    watched: int = 0
+    reason: str = ""
+
+
+def watch_tensors(oracle: Oracle, packing: Packing) -> Sub[Watched]:
+    """Marked runs, batch by batch; a batch that cannot run is halved to find what cannot be
+    marked."""
+    index, live = oracle.index, set(oracle.live)
+    can, cannot = split_markable(index)
+    # What earlier culprits fed is patched: only what still reaches the outputs is of interest.
+    can = tuple(t for t in can if index.tensors[t].producer in live)
+    seen = Watched(inherited={}, skipped=list(cannot))
+    # Where nothing lies between inputs and outputs, the model as it is says all that watching
+    # could.
+    todo = [(b, packing.splits) for b in pack_batches(index, can, packing.bytes) or [()]]
+    while todo:
+        batch, splits = todo.pop(0)
+        note = Note(f"watching {len(batch)} tensors in one run")
+        answer: Answer = yield from oracle.ask(Question(watch=batch, note=note))
+        blind = bool(batch) and all(index.tensors[t].name not in answer.scores for t in batch)
+        if answer.kind != "unknown" and not blind:
+            seen.ran += 1
+            seen.watched += len(batch)
+            seen.failing += answer.fails
+            # What cures the failure says nothing about its tensors: what it saw is left out.
+            named = answer.scores.items() if answer.fails else ()
+            seen.inherited |= {index.by_name[n]: score for n, score in named if n in index.by_name}
+            continue
+        none = "it gives out none of the tensors that were marked."
+        seen.reason = seen.reason or (answer.detail if answer.kind == "unknown" else none)
+        halves = packing.halve(batch, splits) if answer.kind == "unknown" else []
+        todo[:0] = halves
+        if not halves:
+            seen.skipped.extend(batch)
+    return seen
 
 
 def measure_alone(
