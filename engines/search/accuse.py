@@ -34,13 +34,12 @@ SOME = 1 / (4 * PARTS)  # a quarter of an equal part: below it a part is as good
 
 
 class Accused(msgspec.Struct, frozen=True):
-    """``suspects``: worst first; ``verdicts``: node id -> why a cut of it failed, passed or
-    neither; ``left``: how many were not asked about, or not in every way, as the budget was
-    spent."""
+    """``suspects``: worst first; ``harmless``: nodes whose error reaches no output; ``left``: how
+    many were not asked about, or not in every way, as the budget was spent."""
 
-    suspects: tuple[Suspect, ...]
-    verdicts: dict[int, str]
-    left: int
+    suspects: tuple[Suspect, ...] = ()
+    harmless: frozenset[int] = frozenset()
+    left: int = 0
 
 
 def accuse(
@@ -55,7 +54,8 @@ def accuse(
         yield from _ask_with_producers(asker, nodes)
     if not asker.suspects:
         yield from _ask_alone(asker, quiet)
-    return Accused(order_accused(asker.suspects), asker.verdicts, asker.left)
+    harmless = frozenset(n for n, why in asker.verdicts.items() if why == "harmless")
+    return Accused(order_accused(asker.suspects), harmless, asker.left)
 
 
 class _Asker:

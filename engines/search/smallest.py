@@ -43,11 +43,6 @@ class ReduceParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shrink_probes: Count = SHRINK_PROBES
     budget: Count = 0  # parts that are tried before it takes the smallest so far; 0: all
 
-    @property
-    def halves(self) -> bool:
-        """Whether it cuts along the order of nodes first."""
-        return self.search != "linear"
-
 
 class Smallest(msgspec.Struct, frozen=True):
     """``answer``: the whole model's; ``nodes`` that are left; ``settled`` None where that did not
@@ -93,8 +88,9 @@ def _narrow(oracle: Oracle, params: ReduceParams, *, alone: bool) -> Sub[tuple[T
     if not control.passes:
         untrue = unknown("varies", "the reference does not agree with itself")
         return trials, Smallest(untrue, checks=checks)
-    single = (yield from find_alone(trials)) if alone and params.halves else None
-    nodes: NodeIds = yield from minimise(trials, single or whole, cuts=params.halves)
+    halves = params.search != "linear"
+    single = (yield from find_alone(trials)) if alone and halves else None
+    nodes: NodeIds = yield from minimise(trials, single or whole, cuts=halves)
     nodes = trials.smallest(nodes) if trials.ended else nodes
     return trials, Smallest(answer, nodes, checks=checks)
 

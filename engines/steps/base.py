@@ -58,6 +58,7 @@ RETIRED = frozenset(
         "levels",
         "most_culprits",
         "most_growth",
+        "most_nodes",
         "most_patches",
         "most_places",
         "most_runs",
@@ -70,6 +71,7 @@ RETIRED = frozenset(
         "shrink",
         "shrink_others",
         "splits",
+        "verify",
     }
 )
 
@@ -162,11 +164,18 @@ def as_it_is(told: Told) -> dict[str, object]:
     return {**told.outcome, **told.tables}
 
 
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What a step answers."""
+
+    message: str = ""
+
+
 class CaseOutcome(Off, frozen=True, kw_only=True):
     """What a step that leaves a case tells of it."""
 
     ops: str = ""
     names: str = ""
+    message: str = ""
 
 
 def tell_case(case: Case) -> dict[str, object]:

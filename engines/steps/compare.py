@@ -46,7 +46,7 @@ from narrowdown.engines.search.independent import Heard
 from narrowdown.engines.search.unseen import GIVEN, NONE_MADE, WANTED, Determined, try_made
 from narrowdown.engines.spec import parse, unquantized
 from narrowdown.engines.steps import compare_words as words
-from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
+from narrowdown.engines.steps.base import End, Finish, Outcome, Steps, StepSpec, Told
 from narrowdown.engines.steps.intake import DOES_NOT_RUN, refuse_unmeasured, say_of_pairs
 from narrowdown.engines.steps.layerwise import profile_by_depth
 from narrowdown.engines.steps.prepare import load_findings, measure_whole
@@ -59,7 +59,7 @@ Verdict = Literal[
 ]  # fmt: skip
 
 
-class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class CompareOutcome(Outcome, frozen=True, kw_only=True):
     """compare: the whole model on every sample (node ``reproduce``)."""
 
     # refused: the engine does not take the model; refused-whole: nor any part of it;
@@ -108,7 +108,6 @@ class CompareOutcome(msgspec.Struct, frozen=True, kw_only=True):
     near_tie: bool = False  # and the reference's scores are nearly equal there
     no_reference: bool = False  # of a refused model: the reference does not run it either
     missed: str = ""  # what so many runs without a failure leave possible
-    message: str = ""
 
 
 # Seconds bound the one wait that every session begins with.
@@ -154,10 +153,9 @@ def _look_around(
     )
     emulated = tried.heard.error if faultless.error is None and exact else faultless.error
     findings = msgspec.structs.replace(model.findings, emulated=emulated)
-    firm = _Firm()
+    firm = ""
     if not tried.verdict and (faultless.error or 0.0) > model.rule.tolerance:
-        firm = yield from _hold_firmly(model.of(findings))
-        findings, m = firm.findings or findings, firm.measurement or m
+        findings, m, firm = yield from _hold_firmly(model.of(findings), m)
     runs, failures = 1, int(findings.signature is not None)
     near = NONE_MADE
     if not tried.verdict and findings.signature is None:
@@ -178,7 +176,7 @@ def _look_around(
     )
     told = (
         words.say_made_up(findings, outcome),
-        firm.said,
+        firm,
         words.say_outcome(outcome, tried),
         say_curve(curve, model.rule, outcome.verdict, carrier),
         *say_answers(m.results, model.rule),
@@ -208,20 +206,14 @@ def _look_at_loop(model: WholeModel, m: Measurement) -> Sub[tuple[list[CurveRow]
     return draw_curve(free, own, info, model.rule), carrier
 
 
-class _Firm(NamedTuple):
-    """What the engine makes of the model once it is held to its precision, where it fails so."""
-
-    findings: Findings | None = None
-    measurement: Measurement | None = None
-    said: str = ""
-
-
-def _hold_firmly(model: WholeModel) -> Sub[_Firm]:
-    """A precision that is a permission is right where the engine took none of it, and whether it
-    does depends on what it is built for: so it is built for more, and as an order, once each."""
+def _hold_firmly(model: WholeModel, m: Measurement) -> Sub[tuple[Findings, Measurement, str]]:
+    """(findings, measurement, what is to be said): those of the engine held to its precision, where
+    it fails so. A precision that is a permission is right where the engine took none of it, and
+    whether it does depends on what it is built for: so it is built for more, and as an order, once
+    each."""
     asked: list[str] = []
     if model.findings.signature is not None:
-        return _Firm()
+        return model.findings, m, ""
     given = parse(model.engine)
     for engine in list_firm(model.ctx):
         changed = parse(engine).list_changes(given)[0]
@@ -233,8 +225,8 @@ def _hold_firmly(model: WholeModel) -> Sub[_Firm]:
             there = msgspec.structs.replace(model.ctx, engine=engine)
             found: Findings = yield from lock_failure(there, model.findings, off.measurement)
             found = msgspec.structs.replace(found, firm=engine)
-            return _Firm(found, off.measurement, words.say_firm(changed))
-    return _Firm(said=words.say_as_built(model.ctx, asked))
+            return found, off.measurement, words.say_firm(changed)
+    return model.findings, m, words.say_as_built(model.ctx, asked)
 
 
 def _try_nearby(model: WholeModel, m: Measurement, seconds: float) -> Sub[Determined]:

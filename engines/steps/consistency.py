@@ -14,7 +14,15 @@ from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.say import say_amount, say_sample, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.search.determined import NO_BATCH
-from narrowdown.engines.steps.base import End, Finish, NoParams, Steps, StepSpec, comparison
+from narrowdown.engines.steps.base import (
+    End,
+    Finish,
+    NoParams,
+    Outcome,
+    Steps,
+    StepSpec,
+    comparison,
+)
 from narrowdown.engines.steps.prepare import load_findings
 
 WAYS = {
@@ -25,7 +33,7 @@ WAYS = {
 }
 
 
-class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class ConsistencyOutcome(Outcome, frozen=True, kw_only=True):
     # contradicts: two answers to one question; stale: the answer follows what was in memory;
     # no-batch: the reference does the same, so rows are no samples
     verdict: Literal["consistent", "contradicts", "stale", "no-batch", "unresolved"] = "unresolved"
@@ -35,7 +43,6 @@ class ConsistencyOutcome(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = "rel_l2"
     worst_output: str = ""  # the output whose answers are furthest apart
     worst_sample: str = ""  # where they are
-    message: str = ""
 
 
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:

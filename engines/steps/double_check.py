@@ -7,7 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, StepContext
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.steps.base import Finish, Steps, StepSpec
+from narrowdown.engines.steps.base import Finish, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 
 # The reason that was met most -> the setting that would help. What needs a value (a tolerance, a
@@ -48,7 +48,7 @@ WORDS = {
 }
 
 
-class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class DoubleCheckOutcome(Outcome, frozen=True, kw_only=True):
     visits_left: int = 0  # how often the settings may still be changed
     unresolved: int = 0  # probes of the search that neither passed nor failed
     causes: str = ""  # "build-failed 4, harmless 2"
@@ -57,7 +57,6 @@ class DoubleCheckOutcome(msgspec.Struct, frozen=True, kw_only=True):
     culprits: int | None = None  # found in earlier rounds
     hidden: bool = False  # right while its inner tensors are watched
     cured: bool = False  # a workaround is known already
-    message: str = ""
 
 
 # Three tries: another metric, another search, another sample are all that there is to change.

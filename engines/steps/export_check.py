@@ -24,11 +24,11 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.search.settle import Saved
-from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Steps, StepSpec
+from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import load_findings
 
 
-class ExportOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class ExportOutcome(Outcome, frozen=True, kw_only=True):
     # export: the model is not what PyTorch computes; other: the values are of another export;
     # unsteady: PyTorch gives other outputs in a second run
     verdict: Literal["right", "export", "other", "unsteady", "unresolved"] = "unresolved"
@@ -45,7 +45,6 @@ class ExportOutcome(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = RULE.metric
     agreeing: int = 0  # inner values that agree
     compared: int = 0  # of so many
-    message: str = ""
 
 
 def check_export(ctx: StepContext) -> Steps[ExportOutcome]:

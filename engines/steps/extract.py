@@ -3,7 +3,7 @@ passes."""
 
 import msgspec
 
-from narrowdown.engines.asking import Count, StepContext, Sub
+from narrowdown.engines.asking import StepContext, Sub
 from narrowdown.engines.asking.cheap_engine import shrinks_for
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
@@ -15,12 +15,13 @@ from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.remedy import list_cured
 from narrowdown.engines.search.search import prove_one_minimal
 from narrowdown.engines.search.settle import SHRINK_PROBES, Settled, ask_about, make_case, settle
-from narrowdown.engines.search.smallest import Isolated, isolate_first
+from narrowdown.engines.search.smallest import Isolated, ReduceParams, isolate_first
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     CaseOutcome,
     End,
     Finish,
+    NoParams,
     Steps,
     StepSpec,
     tell_case,
@@ -38,20 +39,15 @@ class ExtractOutcome(CaseOutcome, frozen=True, kw_only=True):
     # passes when fed exactly, fails when fed as the engine would store it
     needs_higher_inputs: bool = False
     reason: str = ""
-    message: str = ""
 
 
-# Four suspects, as each costs a growth of its own. A cut that is grown eight times or holds 64
-# nodes is no part any more, and reduce does better. Three builds: chance is told by confirm. Chosen,
-# not measured.
-class ExtractParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    most_suspects: Count = 4  # that are tried, worst first; then nodes beyond the storage type
-    most_nodes: Count = 64  # of a cut that is grown
-    verify: Count = 3  # fresh builds of the result
+# Suspects that are tried, worst first, and nodes of a cut that is grown: each suspect costs a growth
+# of its own, and what holds more nodes is no part any more, so that reduce does better. Chosen, not
+# measured.
+MOST_SUSPECTS, MOST_NODES = 4, 64
 
 
 def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
-    params = msgspec.convert(dict(ctx.params), ExtractParams)
     findings = yield from prepare_findings(ctx)
     alone = ctx.visit == 1 and not ctx.findings.samples
     if not findings.suspects and not findings.spread and alone:
@@ -59,7 +55,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
         finish = yield from layerwise(msgspec.structs.replace(ctx, findings=findings, params={}))
         findings = finish.findings
     oracle, ask = yield from open_oracle(ctx, findings)
-    found: Isolated = yield from _find_part(ask, oracle, params)
+    found: Isolated = yield from _find_part(ask, oracle)
     if found.trials is None:
         return Finish(
             ExtractOutcome(
@@ -71,7 +67,7 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     trials, nodes = found.trials, found.nodes
     minimal = yield from prove_one_minimal(trials, nodes)
     settled: Settled = yield from settle(
-        trials, nodes, verify=params.verify, shrinks=shrinks_for(findings, SHRINK_PROBES)
+        trials, nodes, verify=ReduceParams().verify, shrinks=shrinks_for(findings, SHRINK_PROBES)
     )
     case, said = make_case(ask, settled, minimal=minimal, found_by="extract"), found.why
     if trials.oracle is not oracle:
@@ -85,19 +81,19 @@ def extract(ctx: StepContext) -> Steps[ExtractOutcome]:
     )
 
 
-def _find_part(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isolated]:
+def _find_part(ask: Inquiry, oracle: Oracle) -> Sub[Isolated]:
     """The part that fails, with what is to be said of it as ``why``."""
-    accused = ask.findings.suspects[: params.most_suspects]
+    accused = ask.findings.suspects[:MOST_SUSPECTS]
     if accused:
-        return (yield from isolate_first(oracle, accused, params.most_nodes))
+        return (yield from isolate_first(oracle, accused, MOST_NODES))
     if ask.findings.spread:
         return Isolated(why="the error is spread over many layers")
     if not list_cured(ask.findings) or not oracle.keeps:
         return Isolated(why="layerwise named no node")
-    return (yield from _try_places(ask, oracle, params))
+    return (yield from _try_places(ask, oracle))
 
 
-def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isolated]:
+def _try_places(ask: Inquiry, oracle: Oracle) -> Sub[Isolated]:
     """What cures the whole model was foretold, and layerwise was not asked: what goes beyond the
     storage type the furthest alone, as the engine was given; then, with few nodes around, where its
     precision is an order, as engines compute a node otherwise alone than among others."""
@@ -106,13 +102,13 @@ def _try_places(ask: Inquiry, oracle: Oracle, params: ExtractParams) -> Sub[Isol
     # Suspects that nothing was measured of.
     suspects = [
         Suspect(node=p.node, tensor=-1, nodes=ranges.encode((p.node,)), own=0.0, effect=HUGE)
-        for p in furthest[: params.most_suspects]
+        for p in furthest[:MOST_SUSPECTS]
     ]
     found: Isolated = yield from isolate_first(oracle, suspects[:1], 1, growth=0)
     ordered = order_precision(ask.ctx)
     if found.trials is None and ordered:
         # The whole model is another one there, whose first build takes as long.
-        most = min(params.most_nodes, len(ask.index.nodes) // 2)
+        most = min(MOST_NODES, len(ask.index.nodes) // 2)
         found = yield from isolate_first(make_oracle(ask.of(ordered)), suspects, most)
     if found.trials is None:
         why = found.why or "layerwise named no node"
@@ -144,7 +140,7 @@ SPEC = StepSpec(
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,
-    params=ExtractParams,
+    params=NoParams,
     needs=(BUILDS_MODELS,),
     sets=("suspects", "spread", "hidden", "case"),  # what layerwise finds, where it runs alone
     makes=("case",),

@@ -2,19 +2,17 @@
 
 from typing import Literal
 
-import msgspec
-
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.whole_model import look_at_whole
 from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, is_given
-from narrowdown.engines.steps.base import Finish, NoParams, Steps, StepSpec
+from narrowdown.engines.steps.base import Finish, NoParams, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 
 
-class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class InputsOutcome(Outcome, frozen=True, kw_only=True):
     # helps: real inputs pass; no: they fail too; only-real: they alone fail
     verdict: Literal["helps", "no", "only-real", "none-given"] = "none-given"
     real_error: float | None = None  # the worst on real inputs
@@ -24,7 +22,6 @@ class InputsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     random_samples: int = 0
     random_failing: int = 0  # of them
     guesses: str = ""  # what each input was taken to be for
-    message: str = ""
 
 
 def inputs(ctx: StepContext) -> Steps[InputsOutcome]:

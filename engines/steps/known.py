@@ -26,6 +26,7 @@ from narrowdown.engines.steps.base import (
     PASSES,
     Finish,
     NoParams,
+    Outcome,
     Steps,
     StepSpec,
     comparison,
@@ -47,7 +48,7 @@ NOT_RUN = (*REFUSALS, "refused", "error", "crash")
 Shown: TypeAlias = Literal["fails", "passes", "not run"]
 
 
-class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class KnownOutcome(Outcome, frozen=True, kw_only=True):
     # known: its small model fails here as its trigger says; looks-like: not shown
     verdict: Literal["known", "looks-like", "none", "passes", "unresolved"] = "unresolved"
     bug: str = ""  # the first: its id in the table
@@ -59,7 +60,6 @@ class KnownOutcome(msgspec.Struct, frozen=True, kw_only=True):
     alike: int = 0  # bugs that it looks like
     confirmed: int = 0  # of these those that show here
     trigger: str = ""  # how often it failed where the table says so, and beside it
-    message: str = ""
 
 
 class KnownRow(Lookalike, frozen=True, omit_defaults=False):

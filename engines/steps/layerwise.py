@@ -40,6 +40,7 @@ from narrowdown.engines.search.tensor_errors import (
 from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     Finish,
+    Outcome,
     Steps,
     StepSpec,
     Told,
@@ -51,7 +52,7 @@ from narrowdown.engines.steps.prepare import prepare_findings
 WIDTH = 60  # values of a profile: one for each column of a terminal of 80, beside its axis
 
 
-class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class LayerwiseOutcome(Outcome, frozen=True, kw_only=True):
     # the failure when every tensor can be read
     observer: Literal["reproduces", "improves", "cannot-run"] = "cannot-run"
     tensors: int = 0  # that were read
@@ -69,7 +70,6 @@ class LayerwiseOutcome(msgspec.Struct, frozen=True, kw_only=True):
     left: int = 0  # suspects that were not asked about in every way
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
     reason: str = ""
-    message: str = ""
 
 
 # 512 MiB fit beside a model on any machine that runs it.
@@ -95,7 +95,6 @@ class TensorRow(msgspec.Struct, frozen=True):
     effect: float | None = None
     nonfinite: bool = False
     harmless: bool = False
-    reference_absmax: float | None = None
     module: str = ""
     source: str = ""
 
@@ -107,7 +106,7 @@ class _Look(msgspec.Struct):
     ask: Inquiry
     seen: Watched
     added: Added = {}
-    found: Accused = Accused((), {}, 0)
+    found: Accused = Accused()
     shares: tuple[float, ...] = ()
 
     @property
@@ -122,11 +121,6 @@ class _Look(msgspec.Struct):
     def accused(self) -> tuple[Suspect, ...]:
         """The suspects; none where each of them is one of many alike."""
         return () if self.spread else self.found.suspects
-
-    @property
-    def harmless(self) -> frozenset[int]:
-        """The nodes whose error reaches no output."""
-        return frozenset(n for n, why in self.found.verdicts.items() if why == "harmless")
 
 
 def layerwise(ctx: StepContext) -> Steps[LayerwiseOutcome]:
@@ -165,7 +159,7 @@ def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
         first_bad=next(iter(bad), ""),
         first_nonfinite=next((ask.index.tensors[t].name for t in ask.index.first_of(broken)), ""),
         spread=look.spread,
-        harmless=len(look.harmless),
+        harmless=len(look.found.harmless),
         left=look.found.left,
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
         reason=seen.reason,
@@ -219,7 +213,7 @@ def _tabulate(look: _Look) -> list[TensorRow]:
     def measure(score: Score | None) -> float | None:
         return None if score is None else badness(score, rule)
 
-    effects, harmless = {s.tensor: s.effect for s in look.found.suspects}, look.harmless
+    effects, harmless = {s.tensor: s.effect for s in look.found.suspects}, look.found.harmless
     rows = []
     for t in sorted({*look.seen.inherited, *look.added}):
         tensor, node, score = index.tensors[t], index.made_by(t), look.seen.inherited.get(t)
@@ -237,7 +231,6 @@ def _tabulate(look: _Look) -> list[TensorRow]:
             effect=effects.get(t),
             nonfinite=bool(score and score.new_nonfinite),
             harmless=tensor.producer in harmless,
-            reference_absmax=score.absmax if score else None,
             module=node.module if node else "",
             source=node.source if node else "",
         ))  # fmt: skip

@@ -10,11 +10,11 @@ from narrowdown.engines.compare.statistics import say_ruled_out
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
-from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Steps, StepSpec
+from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_failure
 
 
-class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class NondeterminismOutcome(Outcome, frozen=True, kw_only=True):
     nondeterministic: bool = False  # runs of one build differ
     first_tensor: str = ""  # that differs, in the order of the model
     first_node: str = ""  # that makes it
@@ -22,7 +22,6 @@ class NondeterminismOutcome(msgspec.Struct, frozen=True, kw_only=True):
     runs: int = 0
     failures: int = 0
     missed: str = ""  # what so many runs without a failure leave possible
-    message: str = ""
 
 
 # A hundred runs show a tensor that differs in 3 % of them with 95 %; 300 as in ``Runs``.

@@ -13,11 +13,11 @@ from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams, say_kept
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.workaround_facts import holds_accused
-from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec, Told
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Outcome, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import prepare_findings
 
 
-class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class CureOutcome(Outcome, frozen=True, kw_only=True):
     """What each step that finds a workaround says of it."""
 
     holds: bool = False  # every tuning and held-out sample passes
@@ -33,7 +33,6 @@ class CureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     margin: float | None = None
     cost: str = ""  # what it does to time or size, one phrase
-    message: str = ""
 
     def filled(self, cure: Workaround) -> Self:
         """The outcome with what is known of the workaround."""

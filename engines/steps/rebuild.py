@@ -13,11 +13,19 @@ from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement
-from narrowdown.engines.steps.base import Finish, Need, NoParams, Steps, StepSpec, comparison
+from narrowdown.engines.steps.base import (
+    Finish,
+    Need,
+    NoParams,
+    Outcome,
+    Steps,
+    StepSpec,
+    comparison,
+)
 from narrowdown.engines.steps.prepare import prepare_findings
 
 
-class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class RebuildOutcome(Outcome, frozen=True, kw_only=True):
     # alike: the same outputs fail by as much; otherwise: other outputs, or another error;
     # refused: it does not build or run
     verdict: Literal["alike", "otherwise", "passes", "refused", "unresolved"] = "unresolved"
@@ -27,7 +35,6 @@ class RebuildOutcome(msgspec.Struct, frozen=True, kw_only=True):
     tolerance: float = 0.0
     samples: int = 0
     samples_failing: int = 0
-    message: str = ""
 
 
 def rebuild(ctx: StepContext) -> Steps[RebuildOutcome]:

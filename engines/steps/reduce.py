@@ -39,7 +39,6 @@ class ReduceOutcome(CaseOutcome, frozen=True, kw_only=True):
     verified: str = ""  # fresh builds that failed, of those made: k/n
     minimal: bool = False
     reason: str = ""
-    message: str = ""
 
 
 class Reduced(msgspec.Struct, frozen=True):

@@ -23,13 +23,13 @@ from narrowdown.engines.probe import Measure
 from narrowdown.engines.search import remedy
 from narrowdown.engines.search.evidence import is_of_the_precision
 from narrowdown.engines.steps import intake
-from narrowdown.engines.steps.base import End, Finish, Steps, StepSpec, Told
+from narrowdown.engines.steps.base import End, Finish, Outcome, Steps, StepSpec, Told
 from narrowdown.engines.steps.prepare import judge_again, load_findings, prepare_failure
 from narrowdown.engines.steps.surroundings import TABLE, Iteration, make_iteration
 from narrowdown.engines.switches import list_switches
 
 
-class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class RepeatOutcome(Outcome, frozen=True, kw_only=True):
     # rebuilds-differ: some builds pass; same-engine: some runs of one build do
     behaviour: Literal["steady", "rebuilds-differ", "same-engine", "unresolved"] = "unresolved"
     builds: int = 0
@@ -44,7 +44,6 @@ class RepeatOutcome(msgspec.Struct, frozen=True, kw_only=True):
     foretold: int = 0  # nodes beyond what the engine stores, by the reference
     cured: bool = False  # with these and their readers in FP32 every sample passes
     missed: str = ""  # what so many runs without a failure leave possible
-    message: str = ""
 
 
 # Five alike leave at most a rate of 52 % of the other kind (95 %): enough to say which way it

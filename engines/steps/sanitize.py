@@ -17,7 +17,7 @@ from narrowdown.engines.compare.say import say_sample, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, Sanitize
 from narrowdown.engines.search.unseen import GIVEN, Basis, count_plain, say_tried, try_unseen
-from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, NoParams, Steps, StepSpec
+from narrowdown.engines.steps.base import BUILDS_MODELS, Finish, NoParams, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import judge_again, measure_whole, prepare_findings
 
 # Errors within a fifth of each other are called the same: folding changes the order of sums, and so
@@ -25,7 +25,7 @@ from narrowdown.engines.steps.prepare import judge_again, measure_whole, prepare
 SAME = 0.2
 
 
-class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class SanitizeOutcome(Outcome, frozen=True, kw_only=True):
     # of the cleaned model; could-not: it does not run
     verdict: Literal["fails", "passes", "could-not"] = "could-not"
     nodes_before: int = 0
@@ -40,7 +40,6 @@ class SanitizeOutcome(msgspec.Struct, frozen=True, kw_only=True):
         "none"  # how the model that goes on fails
     )
     reason: str = ""
-    message: str = ""
 
 
 class _Tried(NamedTuple):

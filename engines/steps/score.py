@@ -21,6 +21,7 @@ from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     PASSES,
     Finish,
+    Outcome,
     Steps,
     StepSpec,
     comparison,
@@ -30,7 +31,7 @@ from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import place_rewrite, rewrite_probe
 
 
-class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class ScoreOutcome(Outcome, frozen=True, kw_only=True):
     # lower: the fault costs score; higher: it gains; unscored: no score was given
     verdict: Literal["lower", "same", "higher", "unscored", "passes", "unresolved"] = "unresolved"
     reference: float | None = None  # the reference's score
@@ -43,7 +44,6 @@ class ScoreOutcome(msgspec.Struct, frozen=True, kw_only=True):
     passing: int = 0  # of these are within the tolerance
     left: int = 0  # that were not tried, as the step was ended
     cured: bool = False  # one of them passes
-    message: str = ""
 
 
 class ScoreParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,7 +22,7 @@ from narrowdown.engines.search.ddmin import leave_out_groups
 from narrowdown.engines.search.evidence import is_of_the_precision
 from narrowdown.engines.search.kernels import Compared, compare_kernels
 from narrowdown.engines.search.switching import Switched, search_switches
-from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, StepSpec
+from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.switches import Switches, group_by_family, list_switches
 
@@ -32,7 +32,7 @@ from narrowdown.engines.switches import Switches, group_by_family, list_switches
 _HANGS, _HANGS_TIMES = 5.0, 20.0
 
 
-class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class TacticsOutcome(Outcome, frozen=True, kw_only=True):
     found: bool = False  # a choice of the engine is at fault
     suspects: str = ""  # comma separated
     necessary: bool = False  # off: passes
@@ -42,7 +42,6 @@ class TacticsOutcome(msgspec.Struct, frozen=True, kw_only=True):
     bad: int = 0  # builds that failed
     kind: Literal["optimizer", "option", "tactic", "none"] = "none"  # what the suspects are
     stopped: bool = False  # the search was ended before it was through
-    message: str = ""
 
 
 # Ten builds show both kinds with 95 % where between 26 and 74 % fail; rarer ones are what

@@ -39,6 +39,7 @@ from narrowdown.engines.steps.base import (
     BUILDS_MODELS,
     PASSES,
     Finish,
+    Outcome,
     Steps,
     StepSpec,
     comparison,
@@ -52,7 +53,7 @@ from narrowdown.engines.steps.prepare import prepare_findings
 BUDGET = 150
 
 
-class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
+class TriggerOutcome(Outcome, frozen=True, kw_only=True):
     # found: some changes take the failure away; always: none does; unsteady: the same case
     # fails and passes; gone: the stated case does not fail
     verdict: Literal["found", "always", "unsteady", "gone", "passes", "unresolved"] = "unresolved"
@@ -63,7 +64,6 @@ class TriggerOutcome(msgspec.Struct, frozen=True, kw_only=True):
     refused: int = 0  # of these: refused by the engine, not by the reference
     cannot_tell: int = 0  # the reference is not determined, or the fault would not show
     spent: bool = False  # the budget ended it
-    message: str = ""
 
 
 class TriggerParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
