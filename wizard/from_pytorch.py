@@ -10,12 +10,14 @@ from pathlib import Path
 from narrowdown.engines.exporting import launch
 from narrowdown.engines.problem import Exported, Problem
 from narrowdown.engines.sources import split_function
+from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard import problem_options
 from narrowdown.wizard.exits import BadUsage, Missing
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import count, listing
 
 FLOW = "pytorch"  # what is walked where nobody names another
+ROLES = ("engine", "reference")
 
 
 @contextlib.contextmanager
@@ -28,10 +30,18 @@ def open_model(
     if not launch.is_program(arguments.model):
         yield arguments
         return
-    request = launch.Request(place_source(arguments.model), place_inputs(arguments.inputs))
+    named = (getattr(arguments, role, None) or "" for role in ROLES)
+    computes = launch.ENGINE in map(name_of_engine, named)
+    request = launch.Request(
+        place_source(arguments.model), place_inputs(arguments.inputs), program=computes
+    )
     chosen = Path(arguments.session).expanduser().absolute() if arguments.session else None
     if chosen and (chosen / folders.DESCRIPTION).exists():
-        yield _take_over(arguments, folders.describe(chosen).problem, request.source)
+        taken = _take_over(arguments, folders.describe(chosen).problem, request.source)
+        if computes:
+            python = find_python(arguments.torch_python or "")
+            taken = _name_engines(taken, python, chosen / folders.EXPORT)
+        yield taken
         return
     python = find_python(arguments.torch_python or "")
     place = chosen or folders.reserve()
@@ -41,7 +51,8 @@ def open_model(
     export.mkdir(parents=True, exist_ok=True)
     tell(f"exporting {arguments.model} with PyTorch ({python})")
     try:
-        yield _change(arguments, place, _export(python, request, export, tell))
+        exported = _export(python, request, export, tell)
+        yield _name_engines(_change(arguments, place, exported), python, export)
     finally:
         if not (place / folders.DESCRIPTION).exists():
             shutil.rmtree(place if chosen is None else export, ignore_errors=True)
@@ -71,6 +82,17 @@ def _export(
     if found.training:
         tell("the module came in train mode and was put into eval mode, as for inference")
     return found
+
+
+def _name_engines(arguments: argparse.Namespace, python: str, export: Path) -> argparse.Namespace:
+    """The arguments with PyTorch as an engine or a reference by what it is started with. Raises
+    Refusal."""
+    named = vars(arguments)
+    try:
+        told = {r: launch.name_engine(named[r], python, export) for r in ROLES if named.get(r)}
+    except ValueError as problem:
+        raise BadUsage(str(problem)) from None
+    return argparse.Namespace(**{**named, **told})
 
 
 def _change(arguments: argparse.Namespace, place: Path, exported: Exported) -> argparse.Namespace:

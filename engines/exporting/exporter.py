@@ -5,8 +5,8 @@
 It runs in the user's own interpreter: it imports torch, numpy and the standard library, and nothing
 of ours. It talks by files. ``REQUEST.json`` names the module (``source``), files of ``inputs``, the
 folder ``out`` and how many ``bytes`` of values it may write. It leaves there the model as
-``CLASS.onnx``, a pair ``inputs-N.npz`` and ``golden-N.npz`` for each sample, and ``export.json``:
-what was done, or the sentence ``fault``.
+``CLASS.onnx``, a pair ``inputs-N.npz`` and ``golden-N.npz`` for each sample, where asked the ``program`` as ``program.pt2``,
+and ``export.json``: what was done, or the sentence ``fault``.
 
 The first ``golden`` file holds inner values as well, by the names of ONNX tensors. Two runs are
 held against each other to pair them: eager PyTorch, and the exported program. Both go through
@@ -215,6 +215,7 @@ class Call:
 
     def __init__(self, op: str, scope: str, shape: tuple[Any, ...], stated: dict[str, Any]) -> None:
         self.op, self.scope, self.shape, self.stated = op, scope, shape, stated
+        self.given = shape  # as the node of the exported program gives it, which may be a view
         self.line = ""
         self.node = ""
 
@@ -237,6 +238,7 @@ def make_recorder() -> Any:
             self.wanted, self.lines = frozenset(wanted), lines
             self.scopes: list[str] = [""]
             self.node = ""
+            self.last: Any = None
 
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -256,6 +258,7 @@ def make_recorder() -> Any:
             if len(self.calls) in self.wanted:
                 self.values[len(self.calls)] = first[0].detach().clone()
             self.calls.append(call)
+            self.last = first[0]
             return out
 
     return Recorder
@@ -345,8 +348,13 @@ def run_program(program: Any, call: tuple[Any, Any], recorder: Any) -> None:
             stack = n.meta.get("nn_module_stack") or {}
             recorder.scopes[-1] = list(stack.values())[-1][0] if stack else ""
             recorder.node = n.name
-            recorder.line = ""
-            return super().run_node(n)
+            result, last = super().run_node(n), recorder.last
+            alone = isinstance(result, torch.Tensor)
+            if alone and recorder.calls and recorder.calls[-1].node == n.name:
+                same = last.numel() == result.numel() and last.dtype == result.dtype
+                if same and torch.equal(last.reshape(result.shape), result):
+                    recorder.calls[-1].given = tuple(result.shape)
+            return result
 
     given = iter(leaves(call))
     feeds = []
@@ -563,10 +571,12 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
         "steady": steady,
         "samples": len(samples),
     }
-    program, model = export_onnx(module, args, kwargs, request)
+    program, model = export_onnx(module, args, kwargs)
     weights = (value.const_value for value in model.graph.initializers.values())
     size = sum(weight.nbytes for weight in weights if weight is not None)
     program.save(str(out / f"{name}.onnx"), external_data=size > 1 << 30)
+    if request["program"]:
+        torch.export.save(program.exported_program, out / "program.pt2")
     names = [value.name for value in model.graph.inputs]
     finals = [value.name for value in model.graph.outputs]
     for number, (call, outs) in enumerate(zip(samples, golden, strict=True)):
@@ -611,7 +621,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def export_onnx(module: Any, args: Any, kwargs: Any, request: Mapping[str, Any]) -> tuple[Any, Any]:
+def export_onnx(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """(the exported program, the ONNX model) as torch.onnx makes them. Raises Fault."""
     import torch
 
@@ -619,9 +629,8 @@ def export_onnx(module: Any, args: Any, kwargs: Any, request: Mapping[str, Any])
         import onnxscript  # noqa: F401
     except ImportError:
         raise Fault("torch.onnx needs onnxscript: pip install onnxscript.") from None
-    more = {"opset_version": request["opset"]} if request.get("opset") else {}
     with contextlib.redirect_stdout(sys.stderr):
-        made = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False, **more)
+        made = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
     if made is None:
         raise Fault("torch.onnx.export gave no program.")
     return made, made.model
@@ -658,7 +667,7 @@ def record_inner(
     for node, place in last.items():
         if node not in tensors or node in placed or place not in same:
             continue
-        if shape_of(tensors[node]) != theirs.calls[place].shape:
+        if shape_of(tensors[node]) not in (theirs.calls[place].shape, theirs.calls[place].given):
             continue
         room -= max(sizes[node], 1)
         if room < 0:
@@ -671,7 +680,7 @@ def record_inner(
     values = {name: as_array(given[path][0][place]) for name, (path, place) in placed.items()}
     if [c.key for c in kept.calls] == [c.key for c in calls]:
         values |= {
-            name: as_array(kept.values[place])
+            name: as_array(kept.values[place]).reshape(shape_of(tensors[name]))
             for name, place in chosen.items()
             if place in kept.values
         }

@@ -8,6 +8,7 @@ imported here: the two talk by files in one folder.
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -19,9 +20,13 @@ import msgspec
 from narrowdown.engines import installed
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.sources import split_function
+from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.engines.store import decoding
+from narrowdown.engines.store.content import digest_file
 
 SCRIPT = Path(__file__).with_name("exporter.py")
+COMPUTES = SCRIPT.with_name("compute.py")
+ENGINE = "torch"  # the name of PyTorch as an engine, of a program that is exported for the session
 PACKAGES = ("torch", "onnxscript")
 INPUT_KINDS = (".npz", ".npy", ".pt", ".safetensors")
 TOLD, LOG = "export.json", "export.log"
@@ -58,12 +63,12 @@ class _Told(msgspec.Struct, frozen=True):
 class Request(msgspec.Struct, frozen=True):
     """What is to be exported. ``source``: an absolute path with ``:NAME``, ``package.module:NAME``, or
     a ``.pt2`` file. ``inputs``: files, a sample each. ``bytes``: of inner values that may be
-    written. ``opset``: 0 for the exporter's own choice."""
+    written. ``program``: whether the exported program is kept, which runs PyTorch as an engine."""
 
     source: str
     inputs: tuple[str, ...] = ()
     bytes: int = 1 << 28
-    opset: int = 0
+    program: bool = False
 
 
 def is_program(text: str) -> bool:
@@ -148,6 +153,22 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
     if found.fault:
         raise ExportFault(found.fault)
     return exported
+
+
+def name_engine(text: str, python: str, folder: Path) -> str:
+    """The spec of an engine or a reference: ``torch[:compile=yes|BACKEND]`` as a command that computes
+    the program in ``folder``; any other as it is. Raises ``ValueError`` for an option that it has
+    not."""
+    spec = parse(text) if text else None
+    if spec is None or spec.name != ENGINE:
+        return text
+    if unknown := [key for key, _ in spec.options if key != "compile"]:
+        raise ValueError(f"torch has no option '{unknown[0]}'; it has compile=yes, or a backend.")
+    program = folder / "program.pt2"
+    words = [python, str(COMPUTES), str(program), digest_file(program), spec.get("compile", "no")]
+    run = shlex.join(words) + " {model} {inputs} {outputs}"
+    version = shlex.join([python, "-c", "import torch; print(torch.__version__)"])
+    return str(EngineSpec("command").with_option("run", run).with_option("version", version))
 
 
 def find_model(folder: Path) -> str:

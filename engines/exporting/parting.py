@@ -246,8 +246,10 @@ def make_culprit(found: Parted, evidence: str, step: str) -> Culprit:
 
 class Blamed(msgspec.Struct, frozen=True):
     """Whom a part points to. ``module``: its path, "" for the outermost; ``differs``: the operator,
-    attribute or constant that is another one, "" where none can be named."""
+    attribute or constant that is another one, "" where none can be named; ``nodes``: ids of those of
+    the part that read such a constant, else all of it."""
 
+    nodes: tuple[int, ...]
     module: str = ""
     module_class: str = ""
     source: str = ""
@@ -261,13 +263,14 @@ def blame_module(index: GraphIndex, part: Part, exported: Exported) -> Blamed:
         constant = exported.constants.get(index.tensors[t].name)
         if constant is not None:
             beside = first_difference(exported, constant.module)
-            return Blamed(constant.module, "", beside.line, constant.said)
+            readers = tuple(n for n in part.nodes if t in index.nodes[n].reads)
+            return Blamed(readers, constant.module, "", beside.line, constant.said)
     maker = index.made_by(part.tensor)
     nodes = [
         index.nodes[n] for n in part.nodes if index.nodes[n].module or index.nodes[n].module_class
     ]
     if not nodes:
-        return Blamed(source=maker.source if maker else "")
+        return Blamed(part.nodes, source=maker.source if maker else "")
     paths = dict.fromkeys(node.module for node in nodes)
     differing = [path for path in paths if path in exported.differences]
     path = differing[0] if len(differing) == 1 else common_path(paths)
@@ -283,7 +286,8 @@ def blame_module(index: GraphIndex, part: Part, exported: Exported) -> Blamed:
         said = first_difference(exported, path)
     at = next((n for n in nodes[::-1] if n.module == path), nodes[-1])
     source = said.line or at.source
-    return Blamed(path, at.module_class if at.module == path else "", source, said.said)
+    kind = at.module_class if at.module == path else ""
+    return Blamed(part.nodes, path, kind, source, said.said)
 
 
 def first_difference(exported: Exported, module: str) -> Difference:

@@ -102,7 +102,7 @@ def _place(
         source=blamed.source,
         differs=blamed.differs,
         tensor=index.tensors[part.tensor].name,
-        nodes=index.names(part.nodes),
+        nodes=index.names(blamed.nodes),
         inner_error=part.own,
         float64=exact,
     )
@@ -160,7 +160,7 @@ def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:
 
 SPEC = StepSpec(
     name="export-check",
-    version=1,
+    version=2,
     summary="Hold the ONNX model against what the PyTorch module computed, and name the module that departs.",
     run=check_export,
     outcome=ExportOutcome,

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from narrowdown.engines.exporting import launch
+from narrowdown.engines.options import check
+from narrowdown.engines.spec import parse
 
 
 def fake_python(folder: Path, does: str, has: bool = True) -> str:
@@ -124,8 +126,9 @@ def test_samples_are_in_order(tmp_path: Path) -> None:
     assert found == ["inputs-0", "inputs-2", "inputs-10"]
 
 
-def test_the_program_imports_nothing_of_ours() -> None:
-    text = launch.SCRIPT.read_text(encoding="utf-8")
+@pytest.mark.parametrize("script", [launch.SCRIPT, launch.COMPUTES])
+def test_the_program_imports_nothing_of_ours(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
     assert "narrowdown" not in text
     imports = [
         line.split()[1].partition(".")[0]
@@ -133,4 +136,14 @@ def test_the_program_imports_nothing_of_ours() -> None:
         if line.strip().startswith(("import ", "from "))
     ]
     others = set(imports) - set(sys.stdlib_module_names)
-    assert others <= {"torch", "numpy", "onnxscript", "safetensors"}
+    assert others <= {"torch", "numpy", "onnx", "onnxscript", "safetensors"}
+
+
+def test_pytorch_as_an_engine_is_a_command_on_the_exported_program(tmp_path: Path) -> None:
+    (tmp_path / "program.pt2").write_bytes(b"")
+    spec = parse(launch.name_engine("torch:compile=yes", sys.executable, tmp_path))
+    assert check(spec) == spec
+    assert str(tmp_path / "program.pt2") in spec.get("run")
+    assert launch.name_engine("openvino:precision=f32", "", tmp_path) == "openvino:precision=f32"
+    with pytest.raises(ValueError, match="'mode'"):
+        launch.name_engine("torch:mode=x", sys.executable, tmp_path)

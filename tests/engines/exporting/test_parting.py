@@ -80,8 +80,9 @@ def test_of_several_modules_the_one_that_differs_is_named() -> None:
 
 def test_a_constant_that_is_another_one_names_its_module() -> None:
     told = exported(constants={"w": Difference("the constant w is off", module="rope")})
-    blamed = blame_module(chain(), Part(4, (2,)), told)
+    blamed = blame_module(chain(), Part(4, (1, 2)), told)
     assert (blamed.module, blamed.differs) == ("rope", "the constant w is off")
+    assert blamed.nodes == (2,), "the one that reads it"
     assert blame_module(chain(), Part(3, (1,)), told).module == "m.act"
 
 

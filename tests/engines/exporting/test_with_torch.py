@@ -1,15 +1,18 @@
 """The export itself, in a Python that has torch: NARROWDOWN_TORCH_PYTHON names it."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from narrowdown.engines.exporting import launch
 from narrowdown.engines.problem import Exported
+from narrowdown.engines.spec import parse
 
 from ...docs.shown import ROOT
 
@@ -141,3 +144,18 @@ def test_what_is_printed_for_pytorch_exports_a_module_that_works(tmp_path: Path)
     script = ROOT / "campaigns" / "pytorch" / "engine_faults.py"
     words = ("--torch-python", PYTHON, "--only", "exponential", "--home", tmp_path)
     subprocess.run([sys.executable, script, *words], check=True)
+
+
+@pytest.mark.parametrize("mode", ["no", "yes"])
+def test_pytorch_computes_a_part_of_the_program(folder: Path, tmp_path: Path, mode: str) -> None:
+    """Fed with another value than it had there, as a search feeds a part."""
+    request = launch.Request(f"{folder}/program.py:Two", (str(folder / "named.npz"),), program=True)
+    launch.run_export(PYTHON, request, tmp_path)
+    whole, part = launch.find_model(tmp_path), tmp_path / "part.onnx"
+    onnx.utils.extract_model(whole, part, ["relu", "b"], ["add"])
+    fed = {"relu": np.full((2, 4), 3, np.float32), "b": np.full((2, 4), 2, np.float32)}
+    np.savez(tmp_path / "fed.npz", **fed)
+    spec = parse(launch.name_engine(f"torch:compile={mode}", PYTHON, tmp_path))
+    places = {"model": part, "inputs": tmp_path / "fed.npz", "outputs": tmp_path / "got.npz"}
+    subprocess.run(shlex.split(spec.get("run").format(**places)), check=True)
+    assert np.array_equal(np.load(tmp_path / "got.npz")["add"], np.full((2, 4), 5, np.float32))
