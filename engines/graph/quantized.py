@@ -274,10 +274,14 @@ def find_settings(index: GraphIndex) -> dict[str, Any]:
     channels = any("per-channel" in name_scales(index, layer) for layer in layers)
     found = {"activation_type": activations, "weight_type": weights, "per_channel": channels}
     biased = any(len(index.nodes[layer.node].inputs) > 2 for layer in layers)
+    more: dict[str, Any] = {}
     if activations == "QInt8" and biased and "int32" not in dtypes.values():
         # As TensorRT takes them: signed codes without zero points, and biases in float.
-        found["extra_options"] = {"ActivationSymmetric": True, "QuantizeBias": False}
-    return found
+        more = {"ActivationSymmetric": True, "QuantizeBias": False}
+    if not _quantizes_outputs(index):
+        asking = ASKING | HANDING_ON
+        more["OpTypesToExcludeOutputQuantization"] = sorted(asking & {n.op for n in index.nodes})
+    return found | ({"extra_options": more} if more else {})
 
 
 def list_left_out(index: GraphIndex) -> tuple[str, ...]:
