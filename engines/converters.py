@@ -68,7 +68,7 @@ program.save("{_INSIDE}")"""
     ]
 
 
-_FLOAT, _DATA = "float.onnx", "calibration.npz"
+_FLOAT, _DATA, _EACH = "float.onnx", "calibration.npz", "calibration*.npz"
 
 
 def quantization_recipes(cure: Cure) -> list[Recipe]:
@@ -77,14 +77,16 @@ def quantization_recipes(cure: Cure) -> list[Recipe]:
     if not cure.quantized or not cure.keep or cure.nameless:
         return []
     left = (*cure.keep, *filter(None, cure.left_out))
-    text = f"""import numpy as np
+    text = f"""from glob import glob
+
+import numpy as np
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 
 
 class Reader(CalibrationDataReader):
     def __init__(self):
-        with np.load("{_DATA}") as arrays:  # an array for each input, as you calibrated before
-            self.feeds = iter([dict(arrays)])
+        # An array for each input in each file, as you calibrated before.
+        self.feeds = iter([dict(np.load(file)) for file in sorted(glob("{_EACH}"))])
 
     def get_next(self):
         return next(self.feeds, None)
@@ -115,12 +117,13 @@ def _modelopt(keep: tuple[str, ...]) -> Recipe:
 
 
 def _nncf(keep: tuple[str, ...]) -> Recipe:
-    text = f"""import nncf
+    text = f"""from glob import glob
+
+import nncf
 import numpy as np
 import onnx
 
-with np.load("{_DATA}") as arrays:
-    data = nncf.Dataset([dict(arrays)])
+data = nncf.Dataset([dict(np.load(file)) for file in sorted(glob("{_EACH}"))])
 scope = nncf.IgnoredScope(names={write_list(keep)})
 model = nncf.quantize(onnx.load("{_FLOAT}"), data, ignored_scope=scope)
 onnx.save(model, "{_MODEL}")"""
