@@ -24,6 +24,11 @@ def say_first(*cases: tuple[object, str]) -> str:
     return next((text for holds, text in cases if holds), "")
 
 
+def say_many(n: int, one: str) -> str:
+    """``1 node``, ``1,200 nodes``."""
+    return f"{n:,} {one}{'' if n == 1 else 's'}"
+
+
 def wrong_by(error: float | None, metric: str = "") -> str:
     """``wrong by 1.23 %`` where it is a share (rel_l2), ``wrong by 0.0123`` by any other metric, or
     where that is not known. What is infinite or NaN where it should not be, or has another shape,

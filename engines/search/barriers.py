@@ -4,10 +4,11 @@ these; the fewest that do it are searched for as any workaround is."""
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Note, Sub, Tries
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole
+from narrowdown.engines.compare.say import say_many
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
@@ -54,15 +55,14 @@ def find_barriers(
     """The fewest tensors of the first ring that cures every sample but those that are set apart.
     ``plain``: the model's answer without any, on all of them. ``form``: one of ``APART``."""
     held = set_apart(ask.findings, by_sample(plain))
-    oracle, spent = make_oracle(ask), 0
+    oracle, tries = make_oracle(ask), Tries(BUDGET)
 
     def cures(tensors: tuple[int, ...]) -> Sub[bool]:
-        nonlocal spent
-        if spent >= BUDGET:
+        if tries.over:
             return False
-        spent += 1
+        tries.done += 1
         done = "made outputs" if form == BARRIER else "wrapped"
-        yield Note(f"{len(tensors)} {'tensor' if len(tensors) == 1 else 'tensors'} {done}")
+        yield Note(f"{say_many(len(tensors), 'tensor')} {done}")
         for build in range(oracle.builds):
             m: Measurement = yield from oracle.feed(
                 oracle.feeds, build=build, rewrite=(form, ranges.encode(tensors))
@@ -76,5 +76,5 @@ def find_barriers(
     for ring in rings:
         if (yield from cures(ring)):
             fewest: tuple[int, ...] = yield from ddmin(ring, cures)
-            return Barriers(fewest, spent < BUDGET)
+            return Barriers(fewest, not tries.over)
     return Barriers()

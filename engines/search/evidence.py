@@ -100,6 +100,12 @@ class Evidence:
         """Of the tensors that a node reads those that were scored."""
         return [self.scores[name] for name in node.reads if name in self.scores]
 
+    def measure_read(self, node: Inner) -> tuple[list[Score], float, float]:
+        """(what it reads, the largest magnitude of it, the largest error)."""
+        read = self.list_read(node)
+        largest = max((s.absmax for s in read), default=0.0)
+        return read, largest, max((s.rel_l2 for s in read), default=0.0)
+
     def find_loser(self, score: Score) -> tuple[str, Score]:
         """Who lost what a wrong tensor lacks, and how much that is: its maker, or who made what that
         reads, where that is as wrong or only moved. "" of an input of the model."""

@@ -17,10 +17,9 @@ from narrowdown.engines.graph.quantized import find_layers, find_leavable_layers
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement, Score, is_given
 from narrowdown.engines.search.cured import is_infinite
-from narrowdown.engines.search.foretold import Place, foretell_places
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Groups, Hunt, NodeSet, keep_fewest
 from narrowdown.engines.search.ranking import LayerRow, order_layers, rank_layers
-from narrowdown.engines.search.remedy import keep_as_workaround
+from narrowdown.engines.search.remedy import Place, foretell_places, keep_as_workaround
 from narrowdown.engines.search.tensor_errors import rank_alone
 from narrowdown.engines.search.unseen import (
     Ask,
@@ -40,9 +39,8 @@ from narrowdown.engines.search.unseen import (
     tell_apart,
     try_unseen,
 )
-from narrowdown.engines.search.verified import measure_seconds, say_seconds
+from narrowdown.engines.search.verified import measure_seconds, say_seconds, write_out
 from narrowdown.engines.search.workaround_facts import find_accused
-from narrowdown.engines.search.written import write_out
 from narrowdown.engines.spec import unquantized
 from narrowdown.engines.switches import set_option
 

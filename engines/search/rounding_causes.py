@@ -78,11 +78,9 @@ def find_jump(e: Evidence, i: Inner) -> Facts | None:
 def find_cancelled(e: Evidence, i: Inner) -> Facts | None:
     """A difference smaller than what it is taken of, and wrong by just what the engine's storage
     type rounds such operands by, however exactly it was fed."""
-    operands = e.list_read(i)
+    operands, largest, off = e.measure_read(i)
     if i.op not in ("Sub", "Add") or not operands or i.score.absmax <= 0:
         return None
-    largest = max(s.absmax for s in operands)
-    off = max(s.rel_l2 for s in operands)
     rounded = e.unit * largest
     explained = i.score.max_abs <= ROUNDINGS * (rounded + max(s.max_abs for s in operands))
     smaller = largest > TWICE * i.score.absmax
@@ -103,13 +101,11 @@ def find_cancelled_terms(e: Evidence, i: Inner) -> Facts | None:
     emulated, signature = e.findings.emulated, e.findings.signature
     whole = signature.error if signature is not None else 0.0
     precise = emulated is not None and whole > 0 and emulated >= whole / TWICE
-    read = e.list_read(i)
-    off = max((s.rel_l2 for s in read), default=0.0)
+    _, largest, off = e.measure_read(i)
     times = i.score.rel_l2 / (ROUNDINGS * e.unit)
     cancels = times > ROUNDINGS and i.score.rel_l2 > ROUNDINGS * off
     if not (e.emulating or precise) or i.op not in SIGNED_SUMS or not cancels:
         return None
-    largest = max((s.absmax for s in read), default=0.0)
     of = f", of values up to {largest:.3g}," if largest else ""
     return {"of": of, "by": say_error(i.score.rel_l2), "percent": 100 * e.unit, "times": times}
 
@@ -159,11 +155,9 @@ def find_amplified_difference(e: Evidence, i: Inner) -> Facts | None:
         if e.suspect is not None and e.suspect.name == i.node:
             by = max(by, e.suspect.own)
         does = next((words for words, ops in CANCELLING if node.op in ops), "")
-        read = e.list_read(node)
-        off = max((s.rel_l2 for s in read), default=0.0)
+        read, largest, off = e.measure_read(node)
         if not does or by <= TWICE * e.unit or (read and by <= ROUNDINGS * off):
             continue
-        largest = max((s.absmax for s in read), default=0.0)
         wrong = f"values up to {largest:.3g}, which are wrong by {say_error(off)},"
         return {
             "said": _say_amplifying(e),

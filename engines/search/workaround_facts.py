@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from narrowdown.engines.compare.say import say_many
 from narrowdown.engines.compare.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
@@ -138,7 +139,7 @@ def _tell_place(findings: Findings, cure: Workaround) -> Fact:
 
 def _tell_tuning(cure: Workaround, *, real: bool) -> Fact:
     """How it does on tuning samples."""
-    what = f"{cure.samples_n} {'sample' if cure.samples_n == 1 else 'samples'}"
+    what = say_many(cure.samples_n, "sample")
     joined = cure.unseen.joined if cure.unseen else 0
     more = f", {joined} of them taken in as an earlier set was wrong there" if joined else ""
     verb = "passes" if cure.samples_ok == 1 else "pass"

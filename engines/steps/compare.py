@@ -31,7 +31,7 @@ from narrowdown.engines.compare.loops import (
     say_curve,
     sum_up_curve,
 )
-from narrowdown.engines.compare.say import say_answers
+from narrowdown.engines.compare.say import say_answers, say_many
 from narrowdown.engines.compare.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir
@@ -120,8 +120,7 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     params = msgspec.convert(dict(ctx.params), CompareParams)
     findings: Findings = yield from load_findings(ctx)
-    many = len(findings.samples)
-    yield Note(f"the whole model on {many:,} {'sample' if many == 1 else 'samples'}")
+    yield Note(f"the whole model on {say_many(len(findings.samples), 'sample')}")
     findings, m = yield from measure_whole(ctx, findings)
     if ctx.check:
         refuse_unmeasured(m, findings.samples, findings.notes)

@@ -21,6 +21,7 @@ from narrowdown.engines.compare.say import (
     say_allowed,
     say_distance,
     say_error,
+    say_many,
     say_percent,
     say_sample,
     wrong_by,
@@ -181,7 +182,7 @@ def say_beside(
     untouched, codes, rule = m.facts.get("untouched"), model.findings.codes, model.rule
     passes, in_float = found.verdict == "passes", unquantized(model.reference)
     given = sum(is_given(r.sample) for r in m.results)
-    own = f"{given:,} {'sample' if given == 1 else 'samples'} of yours"
+    own = f"{say_many(given, 'sample')} of yours"
     worst_near = say_error(worst(near.counted.results, rule)[2], rule)
     carried = " ".join(n for n in model.findings.notes if n.startswith(CARRIED))
     told = (

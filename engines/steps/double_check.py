@@ -6,6 +6,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext
+from narrowdown.engines.compare.say import say_many
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.steps.base import Finish, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import prepare_findings
@@ -97,8 +98,7 @@ def _say_unresolved(counts: Sequence[tuple[int, str]], helps: str, passes: bool)
     if not total:
         return f"No part that was tried stayed undecided. Changing the {helps} would help most."
     why = ", ".join(f"{n} {WORDS.get(reason, f'({reason})')}" for n, reason in counts)
-    parts = "1 part" if total == 1 else f"{total} parts"
-    return f"{parts} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
+    return f"{say_many(total, 'part')} of the model neither passed nor failed: {why}. Changing the {helps} would help most."
 
 
 SPEC = StepSpec(

@@ -11,8 +11,7 @@ from narrowdown.engines.asking.ordered import order_precision, say_ordered
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE
-from narrowdown.engines.search.foretold import Place, foretell_places
-from narrowdown.engines.search.remedy import list_cured
+from narrowdown.engines.search.remedy import Place, foretell_places, list_cured
 from narrowdown.engines.search.search import prove_one_minimal
 from narrowdown.engines.search.settle import SHRINK_PROBES, Settled, ask_about, make_case, settle
 from narrowdown.engines.search.smallest import Isolated, ReduceParams, isolate_first

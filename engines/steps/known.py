@@ -94,10 +94,6 @@ def known(ctx: StepContext) -> Steps[KnownOutcome]:
         )
     )
     if not isinstance(described, Described):
-        described = yield from asked(
-            Describe(model=findings.model)
-        )  # a model that nobody runs has a graph all the same
-    if not isinstance(described, Described):
         return Finish(
             KnownOutcome(message=f"The graph could not be read: {described.message}"), findings
         )

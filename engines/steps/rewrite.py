@@ -11,7 +11,7 @@ from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import judge_whole, worst
-from narrowdown.engines.compare.say import say_most
+from narrowdown.engines.compare.say import say_many, say_most
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.rewrite_list import (
@@ -21,7 +21,7 @@ from narrowdown.engines.graph.rewrite_list import (
     list_rewrites,
 )
 from narrowdown.engines.nearest import join_some
-from narrowdown.engines.probe import APART, BARRIER, FIXED_SIZES, HUGE, WRAPS, Measure, Measurement
+from narrowdown.engines.probe import APART, FIXED_SIZES, HUGE, Measure, Measurement
 from narrowdown.engines.search.barriers import Barriers, find_barriers, list_rings
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.search.unseen import find_worst, say_tried
@@ -83,12 +83,9 @@ def rewrite(ctx: StepContext) -> Steps[RewriteOutcome]:
     tried: list[TriedRewrite] = []
     listed = list_rewrites((n.op for n in ask.index.nodes), ctx.storage)
     chosen = listed[: params.budget or len(listed)]
-    apart = ""  # tensors that cure it as outputs, else those that are tried first: wrapped they may do it, too
     for one in chosen:
         yield Note(f"written otherwise: {one.says}", best=0, tried=len(tried))
-        at = apart if one.name in WRAPS else ""
-        tried.append((yield from try_rewrite(ask, one, plain, at)))
-        apart = tried[-1].at if one.name == BARRIER else apart
+        tried.append((yield from try_rewrite(ask, one, plain)))
     rows = [t.row for t in tried]
     outcome = RewriteOutcome(
         tried=sum(r.verdict != "nothing to do" for r in rows),
@@ -155,12 +152,10 @@ class TriedRewrite(msgspec.Struct, frozen=True):
     files: dict[str, str] = {}
 
 
-def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement, at: str = "") -> Sub[TriedRewrite]:
+def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement) -> Sub[TriedRewrite]:
     """How it does: on the reference (is it exact?), on the engine in fresh builds, on samples that
-    it was not tried on. ``plain``: the model's answer without it. ``at``: of what keeps layers
-    apart the only tensors to try."""
-    rings = (ranges.decode(at),) if at else list_rings(ask) if one.name in APART else ()
-    at = at or place_rewrite(ask, one.name)
+    it was not tried on. ``plain``: the model's answer without it."""
+    at = place_rewrite(ask, one.name)
     if not at:
         return TriedRewrite(RewriteRow(one.name, "nothing to do"))
     feeds = list_feeds(ask.findings)
@@ -177,7 +172,7 @@ def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement, at: str = "") ->
         return TriedRewrite(msgspec.structs.replace(row, why=why), at)
     cure = Workaround("rewrite", ask.ctx.engine)
     if one.name in APART:
-        fewest: Barriers = yield from find_barriers(ask, rings, plain, one.name)
+        fewest: Barriers = yield from find_barriers(ask, list_rings(ask), plain, one.name)
         at = ranges.encode(fewest.tensors) or at
         cure = Workaround(one.name, ask.ctx.engine, minimal=fewest.minimal)
     return (yield from _build_rewritten(ask, one, at, row, cure, plain))
@@ -205,11 +200,10 @@ def _build_rewritten(
         return TriedRewrite(
             msgspec.structs.replace(row, why="it fails on samples that it was not tried on"), at
         )
-    many = f"{len(changed)} {one.thing}{'' if len(changed) == 1 else 's'}"
     found = msgspec.structs.replace(
         found,
         switched_off=changed if cure.kind in APART else (one.name,),
-        written=f"{many} {one.done}; {one.proof}.",
+        written=f"{say_many(len(changed), one.thing)} {one.done}; {one.proof}.",
     )
     row = msgspec.structs.replace(row, verdict="cures")
     return TriedRewrite(row, at, found, dict(m.artifacts))

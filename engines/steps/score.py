@@ -11,7 +11,7 @@ from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry, time_run
 from narrowdown.engines.compare.judge import judge_whole, worst
-from narrowdown.engines.compare.say import say_first
+from narrowdown.engines.compare.say import say_first, say_many
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.rewrite_list import REWRITES, list_rewrites
 from narrowdown.engines.probe import APART, HUGE, Measure, Measurement
@@ -99,12 +99,11 @@ def _list_ways(ask: Inquiry) -> Sub[list[tuple[ScoreRow, Measure]]]:
     found: list[tuple[ScoreRow, Measure]] = []
     if cure is not None and cure.kind not in ("rewrite", *APART):
         nodes = ranges.decode(cure.keep)
-        many = len(nodes)
-        what = f"{many} {'node' if many == 1 else 'nodes'} in FP32"
-        if not many:
+        what = f"{say_many(len(nodes), 'node')} in FP32"
+        if not nodes:
             what = f"{', '.join(cure.switched_off) or cure.engine} ({cure.kind})"
         probe = ask.whole(feeds, nodes, engine=cure.engine, forbid=cure.forbid)
-        row = ScoreRow(what, "precision" if many else "switch", chosen=True)
+        row = ScoreRow(what, "precision" if nodes else "switch", chosen=True)
         found.append((row, probe))
     done = {cure.kind, *(cure.switched_off if cure.kind == "rewrite" else ())} if cure else set()
     for one in list_rewrites((n.op for n in ask.index.nodes), ask.ctx.storage):

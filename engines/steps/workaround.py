@@ -27,8 +27,8 @@ from narrowdown.engines.probe import APART, FIXED_SIZES, Measure
 from narrowdown.engines.search.barriers import BUDGET, hides_when_watched
 from narrowdown.engines.search.control_flow import fix_control_flow
 from narrowdown.engines.search.cured import count_right_without
-from narrowdown.engines.search.foretold import list_close
 from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams, say_kept
+from narrowdown.engines.search.remedy import list_close
 from narrowdown.engines.search.settle import Saved, ask_about
 from narrowdown.engines.search.switching import Switched, search_switches
 from narrowdown.engines.search.unseen import say_tried

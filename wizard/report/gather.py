@@ -25,8 +25,8 @@ from narrowdown.engines.graph.quantized import (
 from narrowdown.engines.known.lookalike import list_lookalikes
 from narrowdown.engines.known.table import TableProblem, recall
 from narrowdown.engines.probe import HUGE, Measure
+from narrowdown.engines.search.verified import FILE
 from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
-from narrowdown.engines.search.written import FILE
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.compare import CompareOutcome
 from narrowdown.engines.steps.confirm import ConfirmOutcome

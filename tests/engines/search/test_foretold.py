@@ -22,7 +22,7 @@ from narrowdown.engines.probe import (
     SampleResult,
     Score,
 )
-from narrowdown.engines.search.foretold import foretell_places
+from narrowdown.engines.search.remedy import foretell_places
 from narrowdown.engines.search.workaround_facts import list_facts
 
 

@@ -127,7 +127,7 @@ def test_two_causes_are_not_taken_for_one(
 
 
 def _elsewhere(ask: Any) -> Any:
-    from narrowdown.engines.search.foretold import Place
+    from narrowdown.engines.search.remedy import Place
 
     return (Place(21, 1e6, (21,)),)
     yield
