@@ -59,12 +59,11 @@ for node in program.model.graph:
 for value, name in zip(program.model.graph.outputs, {write_list(cure.program.outputs)}):
     value.name = name
 program.save("{_INSIDE}")"""
-    check = ["narrowdown", "step", "compare", _INSIDE, "--engine", "emulate:precision=typed"]
-    check += ["--reference", f"onnxruntime:model={_MODEL}"]
+    check = f"narrowdown step compare {_INSIDE} --engine emulate:precision=typed --reference onnxruntime:model={_MODEL}"
     start, end = text.index("for path"), text.index("\nprogram =")
     return [
         Recipe("PyTorch, which exports again", "python", text, text[start:end]),
-        Recipe("a check of that export: it obeys the types of the file", "sh", shlex.join(check)),
+        Recipe("a check of that export: it obeys the types of the file", "sh", check),
     ]
 
 

@@ -27,11 +27,15 @@ def open_model(
     """The arguments with an ONNX file as ``model``, the inputs as it takes them, and ``exported``,
     where a PyTorch program was named; as they are, otherwise. The folder of the export goes where
     no session came of it. Raises Refusal."""
-    if not launch.is_program(arguments.model):
-        yield arguments
-        return
     named = (getattr(arguments, role, None) or "" for role in ROLES)
     computes = launch.ENGINE in map(name_of_engine, named)
+    if not launch.is_program(arguments.model):
+        if computes:
+            raise BadUsage(
+                "PyTorch computes a PyTorch program: name it (model.py:build) as the model."
+            )
+        yield arguments
+        return
     request = launch.Request(
         place_source(arguments.model), place_inputs(arguments.inputs), program=computes
     )

@@ -20,20 +20,15 @@ from pathlib import Path
 from typing import Any
 
 
-def hold_constants(program: Any) -> dict[str, Any]:
-    """Weights and constants by the name of the node that stands for them."""
-    held = {**program.constants, **program.state_dict}
-    specs = program.graph_signature.input_specs
-    return {s.arg.name: held[s.target] for s in specs if s.target in held}
-
-
 def compute(
     program: Any, fed: Mapping[str, Any], wanted: Collection[str], mode: str
 ) -> dict[str, Any]:
     """Tensors by name: those that are wanted and follow from what is ``fed``."""
     import torch
 
-    known = {**hold_constants(program), **fed}
+    held = {**program.constants, **program.state_dict}
+    specs = program.graph_signature.input_specs
+    known = {**{s.arg.name: held[s.target] for s in specs if s.target in held}, **fed}
     todo = [node for node in program.graph.nodes if node.name in wanted]
     needed = set()
     while todo:

@@ -655,7 +655,7 @@ def record_inner(
     last = {c.node: place for place, c in enumerate(theirs.calls)}
     tensors = {v.name: v for node in model.graph for v in node.outputs if v.name}
     by_module = {n: p for n, p in by_module.items() if n in tensors}
-    sizes = {name: tensor_bytes(v) for name, v in tensors.items()}
+    sizes = {name: 4 * math.prod(shape_of(v) or ()) for name, v in tensors.items()}  # bytes
     room, chosen = most, dict[str, int]()
     # Modules first, the outermost at the beginning: where there is room for few, these bound the rest.
     placed: dict[str, tuple[str, int]] = {}
@@ -669,7 +669,7 @@ def record_inner(
             continue
         if shape_of(tensors[node]) not in (theirs.calls[place].shape, theirs.calls[place].given):
             continue
-        room -= max(sizes[node], 1)
+        room -= sizes[node]
         if room < 0:
             break
         chosen[node] = same[place]
@@ -690,12 +690,6 @@ def record_inner(
     ).items():
         differences[scope] = (said + differences.get(scope, []))[:SAID]
     return values, differences
-
-
-def tensor_bytes(value: Any) -> int:
-    """Bytes of an ONNX value of a fixed shape; 0 where that is not known."""
-    shape = shape_of(value)
-    return 0 if shape is None else 4 * math.prod(shape)
 
 
 def as_array(tensor: Any) -> Any:

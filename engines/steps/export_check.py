@@ -62,8 +62,12 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         agreeing=sum(error <= RULE.tolerance for error in found.errors.values()),
         compared=len(found.errors),
     )
-    if found.other or found.why:
-        return Finish(_say_other(outcome, found), findings)
+    if found.other:
+        told = f"The recorded values are of another export: {found.other} Export again."
+        return Finish(msgspec.structs.replace(outcome, verdict="other", message=told), findings)
+    if found.why:
+        told = f"The export could not be checked: {found.why}"
+        return Finish(msgspec.structs.replace(outcome, message=told), findings)
     # Where no output is off by more than FP32 allows, the session goes on, and a place inside is
     # told all the same.
     departs = (outcome.error or 0.0) > RULE.tolerance
@@ -144,18 +148,6 @@ def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
         return f"The ONNX model's outputs are {worst} beside PyTorch's, and none of {outcome.compared} inner values departs{why}."
     inner = f" All {outcome.compared} recorded values agree." if outcome.compared else ""
     return f"The export is right: the outputs are {worst} at most.{inner}"
-
-
-def _say_other(outcome: ExportOutcome, found: Parted) -> ExportOutcome:
-    if found.why:
-        return msgspec.structs.replace(
-            outcome, message=f"The export could not be checked: {found.why}"
-        )
-    return msgspec.structs.replace(
-        outcome,
-        verdict="other",
-        message=f"The recorded values are of another export: {found.other} Export again.",
-    )
 
 
 SPEC = StepSpec(

@@ -33,7 +33,7 @@ def test_a_right_export_goes_on_to_the_engine(narrowdown: Narrowdown, tmp_path: 
         ("export", "right"),
         ("reproduce", "no"),
     ]
-    assert "Net.onnx" in narrowdown("sessions").out
+    assert " Net.onnx" in narrowdown("sessions").out
 
 
 def test_an_export_fault_ends_in_its_module_and_a_case(
@@ -171,6 +171,7 @@ def test_without_torch_one_sentence_says_what_installs_it(
     ("words", "said"),
     [
         (("nowhere.py:build",), "nowhere.py"),
+        (("model.onnx", "--engine=torch"), "model.py:build"),
         (("model.py:build", "--inputs", "raw.bin"), "cannot be given"),
         (("model.py:build", "--inputs", "nowhere.npz"), "nowhere.npz"),
     ],

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from narrowdown.wizard.flow.load import load, shipped
 from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.session.folder import EXPORT
 
 GENERIC = frozenset(
     {
@@ -26,11 +27,12 @@ GENERIC = frozenset(
 
 def telling_name(model: str, shared: Collection[str]) -> str:
     """A model's file by a name that tells: with its folder, where the file's own name is one that
-    any model may have, or one that other models have (``shared``)."""
+    any model may have, or one that other models have (``shared``). The folder of an export says
+    nothing."""
     folder, _, name = model.rpartition("/")
     parent = folder.rpartition("/")[2]
     plain = name.rpartition(".")[0].lower() in GENERIC or name in shared
-    return f"{parent}/{name}" if plain and parent else name or "?"
+    return f"{parent}/{name}" if plain and parent not in ("", EXPORT) else name or "?"
 
 
 def shared_names(models: Iterable[str]) -> frozenset[str]:

@@ -157,5 +157,9 @@ def test_pytorch_computes_a_part_of_the_program(folder: Path, tmp_path: Path, mo
     np.savez(tmp_path / "fed.npz", **fed)
     spec = parse(launch.name_engine(f"torch:compile={mode}", PYTHON, tmp_path))
     places = {"model": part, "inputs": tmp_path / "fed.npz", "outputs": tmp_path / "got.npz"}
-    subprocess.run(shlex.split(spec.get("run").format(**places)), check=True)
+    command = shlex.split(spec.get("run").format(**places))
+    subprocess.run(command, check=True)
     assert np.array_equal(np.load(tmp_path / "got.npz")["add"], np.full((2, 4), 5, np.float32))
+    with (tmp_path / "program.pt2").open("ab") as program:
+        program.write(b"x")
+    assert subprocess.run(command, check=False).returncode == 1, "not the one that was exported"
