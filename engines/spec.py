@@ -2,6 +2,7 @@
 ``\\,``. Text in, canonical text out."""
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
@@ -25,7 +26,11 @@ class EngineSpec(msgspec.Struct, frozen=True):
 
     def with_option(self, key: str, value: str) -> "EngineSpec":
         """The spec with one option set; an empty value removes it."""
-        options = {**dict(self.options), key: value}
+        return self.with_options({key: value})
+
+    def with_options(self, values: Mapping[str, str]) -> "EngineSpec":
+        """The spec with these options set; an empty value removes one."""
+        options = {**dict(self.options), **values}
         return EngineSpec(self.name, tuple(sorted((k, v) for k, v in options.items() if v != "")))
 
     def list_changes(self, given: "EngineSpec") -> tuple[str, ...]:
@@ -74,7 +79,5 @@ def unquantized(text: str) -> bool:
 
 def of_the_same(text: str, other: str) -> str:
     """The spec ``text``, asked for the same float original of a Q/DQ model as ``other`` is."""
-    spec, asked = parse(text), parse(other)
-    for key in ("model", "quantization"):
-        spec = spec.with_option(key, asked.get(key))
-    return str(spec)
+    asked = parse(other)
+    return str(parse(text).with_options({k: asked.get(k) for k in ("model", "quantization")}))

@@ -37,9 +37,9 @@ class Switches(msgspec.Struct, frozen=True):
 
     def without(self, off: Iterable[str]) -> str:
         """The engine spec with these off."""
-        spec, gone = parse(self.engine), set(off)
-        for name in gone & self.options.keys():
-            spec = spec.with_option(*self.options[name])
+        gone = set(off)
+        changed = (self.options[name] for name in gone & self.options.keys())
+        spec = parse(self.engine).with_options(dict(changed))
         disabled = {*_split_names(spec.get(OFF)), *(gone & set(self.optimizers))}
         return str(spec.with_option(OFF, "+".join(sorted(disabled))) if disabled else spec)
 

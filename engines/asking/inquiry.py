@@ -144,7 +144,7 @@ def open_inquiry(
     """Describe the working model and return an Inquiry. Raises StepRefused where no failure has
     been locked, and nothing is asked of what passes (``passing``)."""
     signature = findings.round_signature or findings.signature or passing
-    if signature is None or findings.criterion is None:
+    if signature is None:
         raise StepRefused("The model passes here, so there is nothing to search for.", code=10)
     answer = yield from asked(
         Describe(
@@ -162,14 +162,11 @@ def open_inquiry(
 def make_inquiry(
     ctx: StepContext, findings: Findings, index: GraphIndex, signature: Signature
 ) -> Inquiry:
-    """An Inquiry over an index that is known already. Raises StepRefused where nothing says what
-    counts as failing."""
-    if findings.criterion is None:
-        raise StepRefused("Nothing says yet what counts as failing; compare first.")
+    """An Inquiry over an index that is known already."""
     watched = tuple(index.by_name[name] for name in signature.outputs if name in index.by_name)
     live = index.ancestors(index.outputs, stop=ranges.decode(findings.patches))
     return Inquiry(
-        ctx, findings, index, signature, findings.criterion, watched or index.outputs, live=live
+        ctx, findings, index, signature, findings.rule, watched or index.outputs, live=live
     )
 
 

@@ -209,10 +209,13 @@ def try_made(
     return near, tell_apart(m, rule, msgspec.structs.replace(basis, noise=noise))
 
 
-def count_plain(oracle: Oracle, tried: Tried) -> Sub[Unseen]:
+def count_plain(oracle: Oracle, tried: Tried, *, refused: bool = False) -> Sub[Unseen]:
     """Its figures with how many of the made samples that are counted fail without the workaround:
-    asked of what is told alone, as a search makes several times as many."""
+    asked of what is told alone, as a search makes several times as many. ``refused``: without it
+    the model is refused, or crashes, whatever is fed."""
     unseen = tried.unseen
+    if refused:
+        return msgspec.structs.replace(unseen, plain=unseen.n)
     if not tried.counted:
         return unseen
     plain: Measurement = yield from oracle.feed(tried.near.feeds, inputs=tried.near.inputs)

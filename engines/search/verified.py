@@ -11,7 +11,7 @@ from narrowdown.engines.asking.inquiry import Inquiry, time_run
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin
 from narrowdown.engines.compare.say import say_many
-from narrowdown.engines.findings import Workaround
+from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.nearest import join_some
@@ -60,9 +60,7 @@ def verify(
         first,
         Basis(plain if runs else first, held),
     )
-    unseen = msgspec.structs.replace(tried.unseen, plain=tried.unseen.n)
-    if runs:
-        unseen = yield from count_plain(oracle, tried)
+    unseen: Unseen = yield from count_plain(oracle, tried, refused=not runs)
     times = yield from measure_seconds(ask, changed(oracle.feeds))
     n = len(by_sample(first)) - len(held)
     error = max(unseen.error, *(find_worst(m, rule) for m in measured))

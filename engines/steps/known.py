@@ -5,7 +5,6 @@ Looking alike is no proof. A bug is called known only where its own construction
 it shows in, fails here, and does so when its trigger says so and not beside it, and, where it has a
 switch, switching that off cures the model."""
 
-from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -194,7 +193,7 @@ def show_bug(
             model=made.facts["model"],
             inputs=made.facts["inputs"],
             samples=tuple(made.facts["samples"]),
-            engine=with_settings(ctx.engine, bug.settings),
+            engine=str(parse(ctx.engine).with_options(bug.settings)),
             reference=JUDGE,
         )
     )
@@ -212,14 +211,6 @@ def judge_shown(ctx: StepContext, bug: Bug, m: Measurement) -> tuple[Shown, floa
     )
     failed = bug.fails == "wrong" and exceed(m.results, rule)
     return ("fails" if failed else "passes"), worst(m.results, rule)[2]
-
-
-def with_settings(engine: str, settings: Mapping[str, str]) -> str:
-    """The engine spec with the options that a construction is run with."""
-    spec = parse(engine)
-    for key, value in settings.items():
-        spec = spec.with_option(key, value)
-    return str(spec)
 
 
 def _tell(rows: list[KnownRow], family: str) -> KnownOutcome:

@@ -175,9 +175,7 @@ def _try_near(tried: _Tried) -> Sub[Unseen]:
         return held.measurement
 
     made = yield from try_unseen(oracle, ask, m, Basis(m))
-    if oracle.failure.kind != "accuracy":  # a crash or a refusal is so on any values
-        return msgspec.structs.replace(made.unseen, plain=made.unseen.n)
-    return (yield from count_plain(oracle, made))
+    return (yield from count_plain(oracle, made, refused=oracle.failure.kind != "accuracy"))
 
 
 def _fails_again(tried: _Tried) -> Sub[bool]:

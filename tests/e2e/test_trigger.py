@@ -13,7 +13,7 @@ import pytest
 
 from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.table import read_table
-from narrowdown.engines.steps.known import with_settings
+from narrowdown.engines.spec import parse
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.report.read import read
@@ -46,7 +46,7 @@ def make_bug(name: str, folder: Path) -> list[str]:
     assert bug.make is not None
     onnx.save(construct(bug.make), folder / "model.onnx")
     np.savez(folder / "inputs.npz", **draw_feed(bug.make, 1))  # type: ignore[arg-type]
-    engine = with_settings(ENGINES[bug.engine], bug.settings)
+    engine = str(parse(ENGINES[bug.engine]).with_options(bug.settings))
     return [str(folder / "model.onnx"), "--inputs", str(folder / "inputs.npz"), "--engine", engine]
 
 
