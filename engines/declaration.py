@@ -27,7 +27,7 @@ class Option(msgspec.Struct, frozen=True):
     says. ``plain``: the value that leaves the engine the least freedom, where any other one may be
     what breaks a model; types and shapes are not such a choice. ``twin``: of a number, a lower
     value at which the engine builds several times faster and mostly fails in the same way
-    (``engines.asking.cheap_engine``). ``ordered``: the value at which the precision is an order, others
+    (``engines.asking.engine_forms``). ``ordered``: the value at which the precision is an order, others
     being permissions (``engines.switches``). ``exact``: the value at which FP32 is computed
     as FP32, and no less. ``firm``: a value at which an engine that was right in a wider precision than
     its own may be wrong: it is asked with it before one says that it does not fail here."""

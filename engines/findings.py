@@ -219,7 +219,7 @@ class Findings(
     fixable: str = ""
     # Seconds of the first build of the whole model, where a cheap engine is still to be looked for.
     expensive: float = 0.0
-    cheap: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.asking.cheap_engine``)
+    cheap: str = ""  # an engine spec that builds faster and fails alike: what searches ask (``engines.asking.engine_forms``)
     # The engine spec that the session goes on with, where the given one is right because it keeps
     # wider types and this one, held to its precision, is wrong.
     firm: str = ""

@@ -69,14 +69,18 @@ class Distance(msgspec.Struct, frozen=True):
 
 
 class WholeModel(msgspec.Struct, frozen=True):
-    """The model of a session and who computes it. ``unoptimized``: the engine under test with its
-    optimizers off, "" where it has none. ``seconds``: that a computation may take, 0 as long as any
-    probe may."""
+    """The model of a session and who computes it. ``seconds``: that a computation may take, 0 as
+    long as any probe may."""
 
     ctx: StepContext
     findings: Findings
-    unoptimized: str = ""
     seconds: float = 0.0
+
+    @property
+    def unoptimized(self) -> str:
+        """The engine under test with its optimizers off, "" where it has none."""
+        can = list_switches(self.ctx.engine, self.ctx.engine_info)
+        return can.without(can.optimizers) if can.optimizers and not can.apart else ""
 
     @property
     def unlimited(self) -> "WholeModel":
@@ -186,15 +190,6 @@ class WholeModel(msgspec.Struct, frozen=True):
         probe = probe_whole(self.ctx, self.findings)
         assert isinstance(probe, Check)
         return (yield from asked(msgspec.structs.replace(probe, control=kind)))
-
-
-def look_at_whole(ctx: StepContext, findings: Findings, seconds: float = 0.0) -> WholeModel:
-    """The whole model for searches that hold its computations against one another."""
-    switches = list_switches(ctx.engine, ctx.engine_info)
-    plain = (
-        switches.without(switches.optimizers) if switches.optimizers and not switches.apart else ""
-    )
-    return WholeModel(ctx, findings, plain, seconds)
 
 
 def name_engine(spec: str) -> str:

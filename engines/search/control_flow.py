@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from narrowdown.engines.asking import Note, Sub, asked
-from narrowdown.engines.asking.cheap_engine import ALIKE
+from narrowdown.engines.asking.engine_forms import ALIKE
 from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle

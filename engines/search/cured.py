@@ -16,7 +16,7 @@ from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Fed, Question
-from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import (
     by_sample,
     exceed,
@@ -171,7 +171,7 @@ def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:
         # Of what was infinite nobody asks whether rounding makes it. Of what is left it may (boxes
         # sorted by their scores).
         on_it = msgspec.structs.replace(before, signature=signature, sample=feed)
-        moved = yield from move_last_place(look_at_whole(ask.ctx, on_it, SECONDS))
+        moved = yield from move_last_place(WholeModel(ask.ctx, on_it, SECONDS))
         if moved.explains:
             return Left(after, error)
     after = msgspec.structs.replace(after, round_signature=signature, sample=feed)

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking.cheap_engine import ALIKE
+from narrowdown.engines.asking.engine_forms import ALIKE
 from narrowdown.engines.compare.criterion import for_parts
 from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.say import say_amount, say_part

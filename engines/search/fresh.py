@@ -7,7 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Described, Note, Sub, asked
 from narrowdown.engines.asking.answer import Answer
-from narrowdown.engines.asking.cheap_engine import find_emulation
+from narrowdown.engines.asking.engine_forms import find_emulation
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers.engine import phrase
 from narrowdown.engines.asking.oracle import Oracle, make_oracle

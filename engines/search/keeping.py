@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from narrowdown.engines.asking import Amount, Count, Note, StepRefused, Sub
-from narrowdown.engines.asking.cheap_engine import find_emulation
+from narrowdown.engines.asking.engine_forms import find_emulation
 from narrowdown.engines.asking.failure_rate import RUNS, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle

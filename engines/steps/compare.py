@@ -6,13 +6,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from narrowdown.engines.asking import Amount, Note, StepContext, StepRefused, Sub
-from narrowdown.engines.asking.cheap_engine import note_expensive
+from narrowdown.engines.asking.engine_forms import list_firm, note_expensive
 from narrowdown.engines.asking.failure import lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import FAILURE, make_oracle
-from narrowdown.engines.asking.ordered import list_firm
-from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
+from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import (
@@ -318,7 +317,7 @@ def _ask_other_side(
     engine and reference does not run it. What neither takes is refused by the engine, and cannot be
     taken apart, as no part could be fed. An engine that was built elsewhere builds nothing."""
     engine, theirs, unrun = m, m, m.status == "reference-failed"
-    model, first = look_at_whole(ctx, findings), (findings.samples[0].id,)
+    model, first = WholeModel(ctx, findings), (findings.samples[0].id,)
     if ctx.engine_info.rebuilt or recorded(ctx.reference):
         return m, unrun
     if unrun:
@@ -372,7 +371,7 @@ def _explain(
 def _try_reference(
     ctx: StepContext, findings: Findings, params: CompareParams, m: Measurement
 ) -> Sub[trial.Tried]:
-    model = look_at_whole(ctx, findings, max(params.judge_seconds, ctx.problem.timeout))
+    model = WholeModel(ctx, findings, max(params.judge_seconds, ctx.problem.timeout))
     if drawn := (yield from find_random(model.unlimited)):
         return trial.Tried(model, m, Heard("random", why=drawn), "noise")
     if not params.judge_reference:

@@ -6,9 +6,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking.engine_forms import say_ordered
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.asking.ordered import say_ordered
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.statistics import binomial_interval

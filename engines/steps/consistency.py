@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub
-from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
+from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.judge import limit
 from narrowdown.engines.compare.say import say_amount, say_sample, wrong_by
 from narrowdown.engines.findings import Findings
@@ -47,7 +47,7 @@ class ConsistencyOutcome(Outcome, frozen=True, kw_only=True):
 
 def consistency(ctx: StepContext) -> Steps[ConsistencyOutcome]:
     findings: Findings = yield from load_findings(ctx)
-    model = look_at_whole(ctx, findings)
+    model = WholeModel(ctx, findings)
     outcome = ConsistencyOutcome(tolerance=model.rule.tolerance, metric=model.rule.metric)
     asked: list[str] = []
     last = ""

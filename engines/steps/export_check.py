@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.exporting.parting import (
     CLEAR,
@@ -54,7 +54,7 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     if not exported.steady:
         told = "PyTorch gives other outputs in a second run: something in the module draws random numbers. Take that out first."
         return Finish(ExportOutcome(verdict="unsteady", message=told), findings)
-    model = look_at_whole(ctx, findings)
+    model = WholeModel(ctx, findings)
     found: Parted = yield from find_part(Comparison(model, ctx.reference, exported.recorded))
     ends = found.index.outputs if found.index else ()
     outcome = ExportOutcome(

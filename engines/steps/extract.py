@@ -4,10 +4,9 @@ passes."""
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub
-from narrowdown.engines.asking.cheap_engine import shrinks_for
+from narrowdown.engines.asking.engine_forms import order_precision, say_ordered, shrinks_for
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle, open_oracle
-from narrowdown.engines.asking.ordered import order_precision, say_ordered
 from narrowdown.engines.findings import Case, Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import HUGE

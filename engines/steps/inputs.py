@@ -3,7 +3,7 @@
 from typing import Literal
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import worst
 from narrowdown.engines.findings import Findings
@@ -29,7 +29,7 @@ def inputs(ctx: StepContext) -> Steps[InputsOutcome]:
     if ctx.check:
         message = "An external check chooses its own inputs, so real and random ones cannot be told apart here."
         return Finish(InputsOutcome(message=message), findings)
-    model = look_at_whole(ctx, findings)
+    model = WholeModel(ctx, findings)
     given = any(is_given(s.id) for s in findings.samples)
     made = whole = yield from model.compare()
     if given:

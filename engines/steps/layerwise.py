@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, StepContext, Sub
-from narrowdown.engines.asking.cheap_engine import find_cheap_engine
+from narrowdown.engines.asking.engine_forms import find_cheap_engine
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import badness, limit

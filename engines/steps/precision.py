@@ -7,7 +7,7 @@ import msgspec
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.search.keeping import Keeping, Kept, PrecisionParams, say_kept
@@ -66,7 +66,7 @@ def precision(ctx: StepContext) -> Steps[PrecisionOutcome]:
     if findings.signature is None:
         message = "Nothing needs higher precision: the model passes."
         return Finish(PrecisionOutcome(outcome="none-needed", message=message), findings)
-    findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
+    findings = yield from count_runs_needed(WholeModel(ctx, findings), Runs().most)
     ask: Inquiry = yield from open_inquiry(ctx, findings)
     kept: Kept = yield from Keeping(ask, params).run()
     outcome = PrecisionOutcome(

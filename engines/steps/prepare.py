@@ -8,10 +8,10 @@ the same alone and in a flow.
 import msgspec
 
 from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
-from narrowdown.engines.asking.cheap_engine import note_expensive
+from narrowdown.engines.asking.engine_forms import note_expensive
 from narrowdown.engines.asking.failure import choose_feed, list_feeds, lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
-from narrowdown.engines.asking.whole_model import WholeModel, look_at_whole, probe_whole
+from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import Verdict
 from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
@@ -95,7 +95,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         tried = _with_inputs(findings, made)
         # Nothing is computed from what was recorded, and a check is fed whole samples.
         split = () if ctx.check or recorded(ctx.reference) else made.facts.get("batched", ())
-        if no_batch := (yield from see_rows(look_at_whole(ctx, tried), tuple(split))):
+        if no_batch := (yield from see_rows(WholeModel(ctx, tried), tuple(split))):
             made = yield from asked(_inputs(ctx, findings, batch=False))
             said = (*said, no_batch)
         findings = msgspec.structs.replace(
@@ -144,7 +144,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         )
     findings: Findings = yield from load_findings(ctx)
     if findings.signature is not None:
-        return (yield from open_bodies(look_at_whole(ctx, findings)))
+        return (yield from open_bodies(WholeModel(ctx, findings)))
     chosen = str(ctx.settings.get("sample", ""))
     if chosen and not ctx.check and any(s.id == chosen.partition("/")[0] for s in findings.samples):
         only = yield from asked(probe_whole(ctx, findings, samples=(chosen,)))
@@ -161,7 +161,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
         elif ctx.check and (helpless := (yield from find_helpless(WholeModel(ctx, locked)))):
             told = f"The check fails on the whole model. {helpless}"
             raise StepRefused(told, code=Refused.UNPROVEN)
-    locked = yield from open_bodies(look_at_whole(ctx, locked))
+    locked = yield from open_bodies(WholeModel(ctx, locked))
     if locked.signature is not None and (locked.patches or locked.keep or locked.righted):
         locked = yield from _later_round(ctx, locked, chosen)
     return locked
@@ -173,7 +173,7 @@ def prepare_failure(ctx: StepContext, most_runs: int) -> Sub[tuple[Findings, int
     findings: Findings = yield from prepare_findings(ctx)
     runs = 0
     if findings.signature is None and not ctx.check:
-        model = look_at_whole(ctx, findings)
+        model = WholeModel(ctx, findings)
         findings, runs, _ = yield from run_again(model, Runs(most=most_runs))
     return findings, runs
 
@@ -222,9 +222,7 @@ def measure_whole(
         intake.refuse_unknown_outputs(ctx.problem, names)
     given = any(is_given(s.id) for s in findings.samples)
     if given and not (ctx.check or recorded(ctx.reference)):
-        yield from intake.refuse_wrong_sizes(
-            look_at_whole(ctx, findings), m, _inputs(ctx, findings)
-        )
+        yield from intake.refuse_wrong_sizes(WholeModel(ctx, findings), m, _inputs(ctx, findings))
     if given or ctx.check or m.assumed or m.status != "reference-failed":
         return findings, m
     return (yield from _plain_inputs(ctx, findings, m, runs))

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, asked
-from narrowdown.engines.asking.cheap_engine import fails_alike
+from narrowdown.engines.asking.engine_forms import fails_alike
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.judge import judge_whole, worst
 from narrowdown.engines.compare.say import wrong_by

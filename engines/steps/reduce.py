@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub
-from narrowdown.engines.asking.cheap_engine import find_cheap_engine, shrinks_for
+from narrowdown.engines.asking.engine_forms import find_cheap_engine, shrinks_for
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case

@@ -12,7 +12,7 @@ from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import builds_to_see, need_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
+from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.failing import count_failed_runs
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
@@ -103,7 +103,7 @@ def _run_again(
     these may differ."""
     yield Note("the same build again")
     runs = max(params.runs, min(params.most_runs, findings.looks))
-    model = look_at_whole(ctx, findings)
+    model = WholeModel(ctx, findings)
     again = yield from model.compare(samples=(findings.sample,), runs=runs, exclusive=True)
     if not again.told:
         message = f"The model did not run again: {again.why}"

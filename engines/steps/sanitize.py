@@ -8,7 +8,7 @@ from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.asking.whole_model import look_at_whole, probe_whole
+from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import by_sample, worst
@@ -167,7 +167,7 @@ def _hold_cure(tried: _Tried, base: SanitizeOutcome) -> Sub[SanitizeOutcome]:
 def _try_near(tried: _Tried) -> Sub[Unseen]:
     """The cleaned model on samples made near the given ones, the original beside it; nothing where
     none can be made or run."""
-    m, cleaned = tried.measurement, look_at_whole(tried.ctx, tried.clean)
+    m, cleaned = tried.measurement, WholeModel(tried.ctx, tried.clean)
     oracle = make_oracle((yield from open_inquiry(tried.ctx, tried.before)))
 
     def ask(inputs: str, feeds: tuple[str, ...]) -> Sub[Measurement]:

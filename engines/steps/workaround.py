@@ -11,13 +11,13 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.answer import Answer
-from narrowdown.engines.asking.cheap_engine import EMULATED
+from narrowdown.engines.asking.engine_forms import EMULATED
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle, switch_engine
 from narrowdown.engines.asking.question import Question
-from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.say import say_first, say_most
 from narrowdown.engines.findings import Case, Close, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
@@ -81,7 +81,7 @@ class WorkaroundParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     params = msgspec.convert(dict(ctx.params), WorkaroundParams)
     findings = yield from prepare_findings(ctx)
-    findings = yield from count_runs_needed(look_at_whole(ctx, findings), Runs().most)
+    findings = yield from count_runs_needed(WholeModel(ctx, findings), Runs().most)
     alone = not findings.culprits and not ctx.findings.samples
     can = list_switches(ctx.engine, ctx.engine_info)
     helps = may_switch(ctx, findings)
@@ -90,7 +90,7 @@ def workaround(ctx: StepContext) -> Steps[WorkaroundOutcome]:
     asking = msgspec.structs.replace(ctx, findings=findings, params={"budget": params.budget})
     # Whether an optimizer is guilty decides what there is to switch off: of what is refused no step
     # has asked it before, nor of a model without a case where all off do not build.
-    refused = look_at_whole(ctx, findings).refused and not findings.fixable
+    refused = WholeModel(ctx, findings).refused and not findings.fixable
     unasked = not findings.guilty and (refused or (can.apart and not findings.culprits))
     if alone and not ctx.check:
         findings = (yield from tactics(asking)).findings

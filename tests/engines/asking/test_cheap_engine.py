@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from narrowdown.engines import discovery
 from narrowdown.engines.asking import Note, StepContext
-from narrowdown.engines.asking.cheap_engine import (
+from narrowdown.engines.asking.engine_forms import (
     CHEAPER,
     EXPENSIVE,
     fails_alike,

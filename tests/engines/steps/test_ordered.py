@@ -10,8 +10,12 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines import discovery
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.asking.cheap_engine import EXPENSIVE, SHRINK_EXPENSIVE, shrinks_for
-from narrowdown.engines.asking.ordered import order_precision
+from narrowdown.engines.asking.engine_forms import (
+    EXPENSIVE,
+    SHRINK_EXPENSIVE,
+    order_precision,
+    shrinks_for,
+)
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, Score

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from narrowdown.engines.asking import Described
-from narrowdown.engines.asking.cheap_engine import SHRINK_EXPENSIVE
+from narrowdown.engines.asking.engine_forms import SHRINK_EXPENSIVE
 from narrowdown.engines.graph.ranges import decode
 from narrowdown.engines.probe import Measure, Measurement
 

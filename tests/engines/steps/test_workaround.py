@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking.failure_rate import RUNS, count_runs_needed
-from narrowdown.engines.asking.whole_model import look_at_whole
+from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement
@@ -123,7 +123,7 @@ def test_threads_are_looked_at_as_often_as_the_rate_of_failure_asks_for() -> Non
     locked = msgspec.structs.replace(engine.findings(), looks=1)
     for name, varies in (("e:threads=4", True), ("e:threads=1", False)):
         ctx = msgspec.structs.replace(engine.context(findings=locked), engine=name)
-        found, asked = drive(count_runs_needed(look_at_whole(ctx, locked), 300), engine)
+        found, asked = drive(count_runs_needed(WholeModel(ctx, locked), 300), engine)
         assert (found.looks > 5) == varies
         assert [p.runs for p in asked] == ([RUNS] if varies else [])
 
