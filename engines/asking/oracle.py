@@ -33,7 +33,7 @@ FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})
 
 
 class Oracle(msgspec.Struct, frozen=True):
-    """``put``: who answers. ``failure`` of the model, and by which ``criterion``; ``watched``: the
+    """``ask``: who answers. ``failure`` of the model, and by which ``criterion``; ``watched``: the
     outputs that fail; ``live``: nodes that reach the model's outputs once earlier culprits are
     cured; ``row``: of a batch that is fed, the one that fails; ``storage``: the type that values are
     held in between nodes. ``cheap``: the same engine where it builds faster and fails alike; None
@@ -45,7 +45,7 @@ class Oracle(msgspec.Struct, frozen=True):
     """
 
     index: GraphIndex
-    put: Ask
+    ask: Ask
     live: tuple[int, ...]
     failure: Signature = FAILURE
     criterion: Criterion = Criterion()
@@ -78,12 +78,9 @@ class Oracle(msgspec.Struct, frozen=True):
         """Whether a checker judges, which is handed parts and tells nothing of samples."""
         return self.failure.kind == "check"
 
-    def ask(self, question: Question) -> Sub[Answer]:
-        return self.put(question)
-
     def list_probes(self, question: Question) -> tuple[AnyProbe, ...]:
         """The first probe that this question is put as; none where it is not put."""
-        probes = (probe for probe in self.put(question) if not isinstance(probe, Note))
+        probes = (probe for probe in self.ask(question) if not isinstance(probe, Note))
         return tuple(itertools.islice(probes, 1))
 
     def feed(
@@ -92,7 +89,7 @@ class Oracle(msgspec.Struct, frozen=True):
         """The whole model on these samples, in one build, nothing cured of it unless ``rest`` (fields
         of ``Question``) says so; not ok where that cannot be asked."""
         question = Question(fed=Fed(feeds, inputs, runs), uncured=True, build=0)
-        answer = yield from self.put(msgspec.structs.replace(question, **rest))
+        answer = yield from self.ask(msgspec.structs.replace(question, **rest))
         return answer.measured
 
 
