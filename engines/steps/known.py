@@ -259,7 +259,7 @@ def _say_doubt(row: KnownRow) -> str:
 
 SPEC = StepSpec(
     name="known",
-    version=3,
+    version=4,
     summary="Hold the failure against a table of known bugs, and see whether the bug shows on this engine.",
     run=known,
     outcome=KnownOutcome,

@@ -231,7 +231,7 @@ def say_cure(row: RewriteRow, cure: Workaround, known: Workaround | None, rule: 
 
 SPEC = StepSpec(
     name="rewrite",
-    version=6,
+    version=7,
     summary="Write the model otherwise, where that computes the same, and see whether the engine then gets it right.",
     run=rewrite,
     outcome=RewriteOutcome,
