@@ -11,8 +11,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.session import folder as folders
-
-from .terminal import Terminal
+from tests.wizard.tui.terminal import Terminal
 
 
 def walk(terminal: Terminal, session: Path, node: str) -> None:
