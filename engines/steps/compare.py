@@ -119,7 +119,8 @@ class CompareParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     params = msgspec.convert(dict(ctx.params), CompareParams)
     findings: Findings = yield from load_findings(ctx)
-    yield Note(f"the whole model on {say_many(len(findings.samples), 'sample')}")
+    fed = f" on {say_many(len(findings.samples), 'sample')}" if findings.samples else ""
+    yield Note(f"the whole model{fed}")
     findings, m = yield from measure_whole(ctx, findings)
     if ctx.check:
         refuse_unmeasured(m, findings.samples, findings.notes)

@@ -1,20 +1,24 @@
 """confirm (node ``minimal-case``): the case again in fresh builds, its cause named, and whether the
 model fails without it."""
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub
+from narrowdown.engines.asking.answer import Answer
 from narrowdown.engines.asking.engine_forms import say_ordered
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.asking.oracle import make_oracle
+from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.compare.refusal import is_same, words
 from narrowdown.engines.compare.statistics import binomial_interval
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.cured import Cut, Left, list_cuts, measure_without
 from narrowdown.engines.search.fresh import Seen, confirm_in_fresh_builds
@@ -181,6 +185,9 @@ def _take_out(
         return Without(
             culprit, Left(findings, findings.workaround.error if findings.workaround else None)
         )
+    if oracle.refused:
+        refused: tuple[int, ...] = yield from _list_also_refused(oracle, culprit, params)
+        return Without(_tell_also(culprit, ask.index.names(refused)), Left(findings))
     if not oracle.patches or findings.guilty:
         return Without(culprit, Left(findings))
     cuts: tuple[Cut, ...] = yield from list_cuts(oracle, case, culprit.cause)
@@ -203,6 +210,41 @@ def _take_out(
         culprit = widen_culprit(culprit, others)
         left = yield from measure_without(ask, cut.widen(ask.index, others.keep))
     return Without(culprit, left, others)
+
+
+def _list_also_refused(
+    oracle: Oracle, culprit: Culprit, params: ConfirmParams
+) -> Sub[tuple[int, ...]]:
+    """Other nodes that are refused alone in the same words, but for operators and names, each found
+    by halving what is left of the model: whoever mends one of them would meet the next."""
+    names = {node.name for node in oracle.index.nodes}
+    ops = {node.op.lower() for node in oracle.index.nodes}
+
+    def is_refused(part: Sequence[int]) -> Sub[bool]:
+        answer: Answer = yield from oracle.ask(Question(frozenset(part)))
+        said = set(words(answer.measured.message, names)) - ops
+        return answer.measured.status != "ok" and is_same(words(culprit.evidence, names), said)
+
+    found = ranges.decode(culprit.case.node_ids)
+    for _ in range(params.most_culprits - 1):
+        part = [n for n in oracle.live if n not in found]
+        if not (yield from is_refused(part)):
+            break
+        while len(part) > 1:
+            first = part[: len(part) // 2]
+            part = first if (yield from is_refused(first)) else part[len(first) :]
+        if not (yield from is_refused(part)):
+            break
+        found = (*found, *part)
+    return found[len(culprit.case.nodes) :]
+
+
+def _tell_also(culprit: Culprit, names: tuple[str, ...]) -> Culprit:
+    """The culprit of a refusal with the others that are refused."""
+    if not names:
+        return culprit
+    said = f"{culprit.evidence} Without it {join_some(names)} {'is' if len(names) == 1 else 'are'} refused, too."
+    return msgspec.structs.replace(culprit, also=names, evidence=said)
 
 
 def _sum_up(
@@ -322,7 +364,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=15,
+    version=16,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

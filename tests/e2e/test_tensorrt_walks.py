@@ -415,6 +415,15 @@ def test_what_an_input_lost_is_named_where_types_are_an_order_and_no_switch_is_a
     assert not any(build["off"] for build in built)
 
 
+def test_operators_that_are_refused_alike_are_all_named(walk: Walk, tmp_path: Path) -> None:
+    body = "(float[2] x) => (float[2] y) { e = Erf (x) s = Sin (e) t = Tanh (s) y = Neg (t) }"
+    head = '<ir_version: 9, opset_import: ["":17]> g '
+    onnx.save(onnx.parser.parse_model(head + body), tmp_path / "m.onnx")
+    words = (tmp_path / "m.onnx", "--engine", "tensorrt:precision=fp16")
+    (culprit,) = walk("11.2.1.2", *words, refuses=["Erf", "Tanh"]).reading.report().culprits
+    assert {*culprit.nodes, *culprit.also} == {"Erf:e", "Tanh:t"}
+
+
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
     """The words for a sound model, and three samples of as many lengths, which it leaves open."""
