@@ -127,8 +127,11 @@ def _tell_rounding(emulation: Oracle, evidence: Evidence) -> Sub[Evidence]:
     stored: Answer = yield from _watch_inside(emulation, evidence.case)
     if not (exact.passes and stored.fails):
         return evidence
-    case = msgspec.structs.replace(evidence.case, needs_higher_inputs=True)
-    return replace(evidence, case=case, inner=_list_inner(emulation, case, stored))
+    return replace(
+        evidence,
+        case=msgspec.structs.replace(evidence.case, needs_higher_inputs=True),
+        inner=_list_inner(emulation, case, stored),
+    )
 
 
 def _watch_inside(oracle: Oracle, case: Case) -> Sub[Answer]:

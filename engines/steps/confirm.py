@@ -14,7 +14,6 @@ from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.refusal import is_same, words
-from narrowdown.engines.compare.statistics import binomial_interval
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -53,8 +52,6 @@ class ConfirmOutcome(CaseOutcome, frozen=True, kw_only=True):
     confirmed: bool = False  # the case fails when built afresh
     failures: int = 0
     looks: int = 0
-    interval_low: float = 0.0
-    interval_high: float = 1.0
     nodes: int = 0
     nodes_before: int = 0
     cause: str = "unknown"
@@ -75,8 +72,7 @@ class ConfirmOutcome(CaseOutcome, frozen=True, kw_only=True):
 # nodes.
 class ConfirmParams(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repeats: Count = 5  # fresh builds
-    most_culprits: Count = 8  # of the session
-    most_rounds: Count = 8  # of the session; then a workaround is looked for
+    most_culprits: Count = 8  # of the session, and rounds; then a workaround is looked for
 
 
 # What a case is beside what is known: found before, or a part of what was; most of the model, so that
@@ -255,16 +251,13 @@ def _sum_up(
     params: ConfirmParams,
 ) -> ConfirmOutcome:
     case, visit, left = seen.culprit.case, ask.ctx.visit, without.left
-    goes_on = left.still and standing == "new" and visit < params.most_rounds
-    low, high = binomial_interval(seen.failures, params.repeats)
+    goes_on = left.still and standing == "new" and visit < params.most_culprits
     can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
     asks = can.apart and not ask.findings.guilty and may_switch(ask.ctx, ask.findings)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
         failures=seen.failures,
         looks=params.repeats,
-        interval_low=low,
-        interval_high=high,
         nodes=len(case.nodes),
         nodes_before=len(ask.index.nodes),
         cause=seen.culprit.cause,
