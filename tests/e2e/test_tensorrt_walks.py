@@ -424,6 +424,18 @@ def test_operators_that_are_refused_alike_are_all_named(walk: Walk, tmp_path: Pa
     assert {*culprit.nodes, *culprit.also} == {"Erf:e", "Tanh:t"}
 
 
+def test_layers_in_float_are_told_by_the_file_that_was_measured(walk: Walk, tmp_path: Path) -> None:
+    model, inputs = models.scaled_apart(tmp_path)
+    words = (model, "--inputs", inputs, "--engine", "tensorrt:precision=int8", "--reference")
+    cure = (
+        walk("10.6.0", *words, f"onnxruntime:model={tmp_path / 'float.onnx'}")
+        .reading.report()
+        .workaround
+    )
+    own = [recipe.text for recipe in cure.apply if recipe.tool.startswith("TensorRT")]
+    assert ["'worked-around.onnx'" in text for text in own] == [True], cure.apply
+
+
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
     """The words for a sound model, and three samples of as many lengths, which it leaves open."""

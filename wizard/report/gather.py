@@ -321,7 +321,7 @@ def _workaround(
         return None
     unseen, spec = w.unseen or base.Unseen(), parse(w.engine or engine)
     failing = outside.found(parse(engine), version)
-    cure = _cure(w, index, failing, as_given=findings.model == findings.original)
+    cure = _cure(w, index, failing, file, as_given=findings.model == findings.original)
     if index and problem.exported and w.kind == "precision":
         program = _find_program(index, ranges.decode(w.keep), problem.exported.source)
         cure = msgspec.structs.replace(cure, program=program)
@@ -370,12 +370,13 @@ def _find_program(index: GraphIndex, keep: Iterable[int], source: str) -> Progra
     return Program(source, tuple(sorted(outer)), outputs) if all(paths) else None
 
 
-def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_given: bool) -> Cure:
-    """``failing``: the engine that fails; ``as_given``: the index is that of the user's own
-    file."""
+def _cure(
+    w: base.Workaround, index: GraphIndex | None, failing: Found, file: str, *, as_given: bool
+) -> Cure:
+    """``failing``: the engine that fails; ``file``: what is handed over, "" for nothing;
+    ``as_given``: the index is that of the user's own file."""
     named = {node.name for node in index.nodes} - {""} if index else set(w.keep_names)
     nameless = sum(name not in named for name in w.keep_names)
-    written = w.in_model or w.in_file
     # Polygraphy is told of all that shall be outputs; of a cleaned model the names may be others
     # than the file's.
     final = (
@@ -393,8 +394,9 @@ def _cure(w: base.Workaround, index: GraphIndex | None, failing: Found, *, as_gi
     in_float = bool(kept) and kept <= layers
     quantized = say_settings(find_settings(index)) if index and in_float else ""
     left = list_left_out(index) if index and quantized else ()
-    file = FILE if written else ""
-    return Cure(names, nameless, failing, file, outputs, plain, in_float, quantized, left)
+    # What is built with layers in float has no other setting that holds them.
+    held = FILE if w.in_model or w.in_file or (in_float and file) else ""
+    return Cure(names, nameless, failing, held, outputs, plain, in_float, quantized, left)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:
