@@ -211,27 +211,27 @@ def _take_out(
 def _list_also_refused(
     oracle: Oracle, culprit: Culprit, params: ConfirmParams
 ) -> Sub[tuple[int, ...]]:
-    """Other nodes that are refused alone in the same words, but for operators and names, each found
-    by halving what is left of the model: whoever mends one of them would meet the next."""
-    names = {node.name for node in oracle.index.nodes}
+    """Other nodes that are refused alone in the same words, but for operators and names, as far as
+    the engine names them when what is left of the model is asked: whoever mends one of them would
+    meet the next."""
+    names = {name: n for n, name in enumerate(oracle.index.shown_names)}
     ops = {node.op.lower() for node in oracle.index.nodes}
 
-    def is_refused(part: Sequence[int]) -> Sub[bool]:
+    def hear(part: Sequence[int]) -> Sub[str]:
+        """What is said of a part that is refused alike; "" of any other."""
         answer: Answer = yield from oracle.ask(Question(frozenset(part)))
-        said = set(words(answer.measured.message, names)) - ops
-        return answer.measured.status != "ok" and is_same(words(culprit.evidence, names), said)
+        said = answer.measured.message if answer.measured.status != "ok" else ""
+        alike = is_same(words(culprit.evidence, names), set(words(said, names)) - ops)
+        return said if alike else ""
 
     found = ranges.decode(culprit.case.node_ids)
     for _ in range(params.most_culprits - 1):
-        part = [n for n in oracle.live if n not in found]
-        if not (yield from is_refused(part)):
+        left = [n for n in oracle.live if n not in found]
+        said = yield from hear(left)
+        named = [n for name, n in names.items() if f"'{name}'" in said and n in left][:1]
+        if not named or not (yield from hear(named)):
             break
-        while len(part) > 1:
-            first = part[: len(part) // 2]
-            part = first if (yield from is_refused(first)) else part[len(first) :]
-        if not (yield from is_refused(part)):
-            break
-        found = (*found, *part)
+        found = (*found, *named)
     return found[len(culprit.case.nodes) :]
 
 
