@@ -59,6 +59,7 @@ RETIRED = frozenset(
         "most_culprits",
         "most_growth",
         "most_nodes",
+        "most_rounds",
         "most_patches",
         "most_places",
         "most_runs",

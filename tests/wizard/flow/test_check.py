@@ -22,7 +22,12 @@ def test_the_right_flow_has_no_problems(lint: Lint, right: str) -> None:
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [("depth", "rings"), ("depth", "most_culprits"), ("tries", "headroom")],
+    [
+        ("depth", "rings"),
+        ("depth", "most_culprits"),
+        ("depth", "most_rounds"),
+        ("tries", "headroom"),
+    ],
 )
 def test_a_parameter_of_an_earlier_version_is_taken(
     lint: Lint, right: str, old: str, new: str
