@@ -44,7 +44,7 @@ from narrowdown.engines.steps.base import (
 )
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.reduce import Reduced, reduce_model
-from narrowdown.engines.steps.tactics import may_switch
+from narrowdown.engines.steps.tactics import count_switch_builds
 from narrowdown.engines.switches import list_switches
 
 
@@ -252,8 +252,6 @@ def _sum_up(
 ) -> ConfirmOutcome:
     case, visit, left = seen.culprit.case, ask.ctx.visit, without.left
     goes_on = left.still and standing == "new" and visit < params.most_culprits
-    can = list_switches(ask.ctx.engine, ask.ctx.engine_info)
-    asks = can.apart and not ask.findings.guilty and may_switch(ask.ctx, ask.findings)
     outcome = ConfirmOutcome(
         confirmed=seen.failures > 0,
         failures=seen.failures,
@@ -265,7 +263,7 @@ def _sum_up(
         alike=len(without.others.found),
         patched_fails=goes_on,
         patched_error=left.error,
-        switch_builds=can.builds if asks else 0,
+        switch_builds=count_switch_builds(ask.ctx, ask.findings),
         message=_message(
             seen, standing, without, params.repeats, 0 if goes_on else visit, len(ask.index.nodes)
         ),

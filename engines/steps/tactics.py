@@ -168,6 +168,14 @@ def may_switch(ctx: StepContext, findings: Findings) -> bool:
     return bool(can.names) and not ctx.check and not (can.apart and known and is_held(ctx))
 
 
+def count_switch_builds(ctx: StepContext, findings: Findings) -> int:
+    """About how many builds a workaround takes at most to look for a switch of the compiler, before
+    anything else; 0 where it looks for none, and where all can be off at once."""
+    can = list_switches(ctx.engine, ctx.engine_info)
+    asks = can.apart and not findings.guilty and may_switch(ctx, findings)
+    return can.builds if asks else 0
+
+
 def search_whole(ctx: StepContext, findings: Findings, budget: int) -> Steps[TacticsOutcome]:
     """Prove of the whole model that it is a switch at all, and find the fewest that cure it when
     they are off."""

@@ -39,7 +39,12 @@ from narrowdown.engines.steps.base import BUILDS_MODELS, End, Finish, Steps, Ste
 from narrowdown.engines.steps.precision import CureOutcome, kept_json
 from narrowdown.engines.steps.prepare import prepare_findings
 from narrowdown.engines.steps.rewrite import TriedRewrite, rewrite_probe, say_cure, try_rewrite
-from narrowdown.engines.steps.tactics import may_switch, search_whole, tactics
+from narrowdown.engines.steps.tactics import (
+    count_switch_builds,
+    may_switch,
+    search_whole,
+    tactics,
+)
 from narrowdown.engines.switches import Switches, list_switches
 
 MOSTLY = 0.95  # of the unseen samples; of 32 all but one
@@ -350,9 +355,7 @@ def _probe_applied(ask: Inquiry, chosen: Workaround) -> Measure:
 def _plan(ctx: StepContext, _: int) -> int | None:
     """The builds that look for a switch first, where no step before has; what comes behind these
     is not known."""
-    can = list_switches(ctx.engine, ctx.engine_info)
-    asks = can.apart and not ctx.findings.guilty and may_switch(ctx, ctx.findings)
-    return can.builds if asks else None
+    return count_switch_builds(ctx, ctx.findings) or None
 
 
 SPEC = StepSpec(
