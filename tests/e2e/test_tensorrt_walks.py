@@ -398,7 +398,7 @@ def test_a_switch_of_the_compiler_comes_before_nodes_in_fp32(
 
 
 def test_what_an_input_lost_is_named_where_types_are_an_order_and_no_switch_is_asked(
-    walk: Walk, tmp_path: Path
+    walk: Walk, overflowing: tuple[str | Path, ...], tmp_path: Path
 ) -> None:
     """Positions times frequencies lose whole turns; an engine that rounds whatever it is fed cannot
     show it, and none of its switches may take wider types."""
@@ -407,12 +407,19 @@ def test_what_an_input_lost_is_named_where_types_are_an_order_and_no_switch_is_a
     np.savez(tmp_path / "in.npz", **given)
     words = (tmp_path / "rotary.onnx", "--inputs", tmp_path / "in.npz", "--engine")
     strong = "tensorrt:precision=fp16,typing=strong"
-    walked = walk("10.6.0", *words, strong, switches={"peep": [], "peep:none": []})
+    switches = {"peep": [], "peep:none": []}
+    walked = walk("10.6.0", *words, strong, switches=switches)
     assert walked.ran.code == 0, walked.ran.out
     culprits = walked.reading.report().culprits
     assert {(c.cause, c.evidence.partition(" ")[0]) for c in culprits} == {("rounding", "angle")}
-    built = map(json.loads, (walked.folder / "builds.jsonl").read_text().splitlines())
-    assert not any(build["off"] for build in built)
+    held = walk(
+        "10.6.0",
+        *overflowing[:-1],
+        "tensorrt:precision=fp16,constraints=always",
+        switches=switches,
+    )
+    logs = [(each.folder / "builds.jsonl").read_text() for each in (walked, held)]
+    assert not any(json.loads(line)["off"] for log in logs for line in log.splitlines())
 
 
 def test_operators_that_are_refused_alike_are_all_named(walk: Walk, tmp_path: Path) -> None:
