@@ -1,27 +1,27 @@
 """Which compiler switch of TensorRT 10.x changes a wrong answer: table of knob x fault.
 
     python campaigns/gpu/knobs.py cases FOLDER [MODELS]     writes the cases (anywhere); MODELS: a folder with
-                                                            wake_embedding.onnx (campaigns/field/models.py)
-    python campaigns/gpu/knobs.py run FOLDER --out FILE [--seconds 500] [--at-once 14] [--only CASE ...]
+                                                            wake_embedding.onnx and nudenet.onnx
+                                                            (campaigns/field/models.py)
+    python campaigns/gpu/knobs.py run FOLDER --out FILE [--seconds 500] [--only CASE ...]
                                                             asks, on a machine with a GPU
 
-TensorRT 10.x reads ``-name=value`` options from the environment variable ``__LUNOWUD`` of the
-process that builds; their names stand as text in libnvinfer. Each build is a process of its own.
-First the bare build, then whole families (all names before one colon) off and on, then single
-names; the members of a family that changed the error follow as soon as it did. One JSON line a
-build: case, what was set, status, relative error of the worst output, NaN or Inf, seconds of the
-build, a digest of the layer information, and what the log said of the option.
+TensorRT 10.x reads ``-name=value`` options from the environment variable ``__LUNOWUD`` at each
+build; their names stand as text in libnvinfer. A case has a process that builds one set after the
+other with the timings of the builds before, so that a kernel is timed once; where a build takes the
+process down, a new one goes on behind it. First the bare build, then whole families (all names
+before one colon) off and on, then single names off, those of a family that changed the error first.
+One JSON line a build: case, what was set, status, relative error of the worst output, NaN or Inf,
+seconds of the build, and a digest of the layer information.
 """
 
 import argparse
-import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -29,9 +29,11 @@ from typing import Any
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
+from campaigns.gpu.build import build, run as run_plan
 
 BARE = ""
-LONGEST = 90.0  # seconds of one build
+LONGEST = 300.0  # seconds of one build
+WRITING = threading.Lock()
 
 
 def write_cases(folder: Path, more: Path | None = None) -> None:
@@ -65,13 +67,14 @@ def write_cases(folder: Path, more: Path | None = None) -> None:
         at.mkdir(exist_ok=True)
         model, inputs = make(at)
         sources |= {f"{make.__name__[6:]}-{k}": (model, inputs, k) for k in ("weak", "strong")}
-    if more is not None:
-        model = more / "wake_embedding.onnx"
-        inputs = folder / "wake_in.npz"
-        bands = np.random.default_rng(1).normal(8, 3, (1, 76, 32, 1)).astype(np.float32)
-        np.savez(inputs, **{onnx.load(model).graph.input[0].name: bands})
-        planted = models.plant_overflow(model, inputs, folder)
-        sources |= {f"planted-{k}": (planted, inputs, k) for k in ("weak1", "strong1")}
+    small = write_decoder(folder)
+    sources |= {f"decoder-{k}": (*small, k) for k in ("weak1", "strong1")}
+    for name, make in (("wake_embedding", feed_bands), ("nudenet", feed_pictures)):
+        if more is not None and (model := more / f"{name}.onnx").is_file():
+            inputs = folder / f"{name}_in.npz"
+            np.savez(inputs, **{onnx.load(model).graph.input[0].name: make()})
+            planted = models.plant_overflow(model, inputs, folder)
+            sources |= {f"{name}-{k}": (planted, inputs, k) for k in ("weak1", "strong1")}
     sort = shared / "models" / "sort_tf_massive_m4.onnx"
     sources |= {
         f"sort-{k}": (sort, sort.with_name("sort_tf_massive_m4_in.npz"), k)
@@ -90,15 +93,39 @@ def write_cases(folder: Path, more: Path | None = None) -> None:
         feeds = dict(np.load(inputs))
         names = [o.name for o in session.get_outputs()]
         want = dict(zip(names, session.run(names, feeds), strict=True))
-        source = model.read_bytes()
+        source = onnx.load(model).SerializeToString()  # with the weights that lie beside it
         if kind in ("strong", "strong1"):
             source = _convert_to_fp16(source)
         (folder / f"{name}.onnx").write_bytes(source)
-        np.savez(folder / f"{name}_in.npz", **feeds)
+        np.savez_compressed(folder / f"{name}_in.npz", **feeds)
         np.savez(folder / f"{name}_want.npz", **want)
         cases[name] = kind
     (folder / "cases.json").write_text(json.dumps(cases, indent=1))
     print(", ".join(cases))
+
+
+def feed_bands() -> np.ndarray:
+    """What the keyword spotter's front gives: float32, (1, 76, 32, 1)."""
+    return np.random.default_rng(1).normal(8, 3, (1, 76, 32, 1)).astype(np.float32)
+
+
+def feed_pictures() -> np.ndarray:
+    """Four soft pictures between 0 and 1: float32, (4, 3, 320, 320)."""
+    rough = np.random.default_rng(1).random((4, 3, 10, 10))
+    return np.kron(rough, np.ones((32, 32))).astype(np.float32)
+
+
+def write_decoder(folder: Path) -> tuple[Path, Path]:
+    """The decoder of campaigns/benchmarks, narrow, of two layers; the second squares more than FP16
+    holds."""
+    from campaigns.benchmarks import decoder
+
+    decoder.WIDTH, decoder.HEADS, decoder.INNER, decoder.WORDS = 256, 8, 704, 1000
+    decoder.HEAD = decoder.WIDTH // decoder.HEADS
+    at = folder / "decoder"
+    at.mkdir(exist_ok=True)
+    decoder.decoder(at / "decoder.onnx", 2, overflowing=1)
+    return at / "decoder.onnx", decoder.generation(at / "in.npz", 2)
 
 
 def write_gated(folder: Path, width: int = 256) -> tuple[Path, Path]:
@@ -161,182 +188,131 @@ def read_switches(library: Path) -> list[str]:
     return sorted(read_names(library)[0])
 
 
-def build_one(folder: Path, case: str, kind: str) -> dict[str, Any]:
-    """Build, run and compare in this process."""
-    import tensorrt as trt
-
-    from narrowdown.engines.backends.tensorrt.cuda import Stream
-
-    said: list[str] = []
-
-    class Log(trt.ILogger):  # type: ignore[misc]
-        def __init__(self) -> None:
-            trt.ILogger.__init__(self)
-
-        def log(self, severity: Any, text: str) -> None:
-            if severity <= trt.Severity.WARNING or re.search(r"option|LUNOWUD", text):
-                said.append(text[:160])
-
+def serve(folder: Path, case: str, kind: str) -> None:
+    """Build, run and compare what stands on standard input: one line of options, one of answer."""
+    source = (folder / f"{case}.onnx").read_bytes()
     feeds = dict(np.load(folder / f"{case}_in.npz"))
     want = dict(np.load(folder / f"{case}_want.npz"))
-    logger = Log()
-    trt.init_libnvinfer_plugins(logger, "")
-    builder = trt.Builder(logger)
-    flags = (
-        1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
-        if kind in ("strong", "strong1")
-        else 0
-    )
-    network = builder.create_network(flags)
-    parser = trt.OnnxParser(network, logger)
-    if not parser.parse((folder / f"{case}.onnx").read_bytes()):
-        why = [str(parser.get_error(i))[:300] for i in range(parser.num_errors)]
-        return {"status": "parser", "said": why or said[-2:]}
-    config = builder.create_builder_config()
-    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-    if kind in ("weak", "weak1", "int8"):
-        config.set_flag(trt.BuilderFlag.FP16)
-    if kind in ("weak1", "strong1", "int8"):
-        config.builder_optimization_level = (
-            1  # 7 s where the default takes 66, the same error (sort)
-        )
-    if kind == "int8":
-        config.set_flag(trt.BuilderFlag.INT8)
-    config.clear_flag(trt.BuilderFlag.TF32)
-    profile = builder.create_optimization_profile()
-    dynamic = False
-    for i in range(network.num_inputs):
-        tensor = network.get_input(i)
-        if -1 in tuple(tensor.shape):
-            dynamic = True
-            shape = feeds[tensor.name].shape
-            twice = tuple(2 * s if d == -1 else s for d, s in zip(tensor.shape, shape, strict=True))
-            profile.set_shape(tensor.name, shape, twice, twice)
-    if dynamic:
-        config.add_optimization_profile(profile)
-    began = time.monotonic()
-    plan = builder.build_serialized_network(network, config)
-    seconds = time.monotonic() - began
-    if plan is None:
-        return {"status": "refused", "seconds": round(seconds, 1), "said": said[-3:]}
-    engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
-    layers = engine.create_engine_inspector().get_engine_information(
-        trt.LayerInformationFormat.JSON
-    )
-    context = engine.create_execution_context()
-    stream = Stream()
-    outputs = []
-    for i in range(engine.num_io_tensors):
-        name = engine.get_tensor_name(i)
-        if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
-            kept = np.ascontiguousarray(
-                feeds[name].astype(trt.nptype(engine.get_tensor_dtype(name)))
-            )
-            context.set_input_shape(name, kept.shape)
-            context.set_tensor_address(name, stream.put(name, kept))
-        else:
-            outputs.append(name)
-    for name in outputs:
-        size = int(np.prod(context.get_tensor_shape(name))) * 8
-        context.set_tensor_address(name, stream.room(name, size))
-    times = []
-    for _ in range(12):
-        start = time.monotonic()
-        context.execute_async_v3(stream.handle)
-        stream.wait()
-        times.append(time.monotonic() - start)
+    timings = b""
+    for line in sys.stdin:
+        os.environ.pop("__LUNOWUD", None)
+        if options := line.strip():
+            os.environ["__LUNOWUD"] = options
+        built = build(source, feeds, kind, timings=timings)
+        timings = built.timings
+        answer: dict[str, Any] = {"status": "refused", "said": built.said[-2:]}
+        if built.plan is not None:
+            ran = run_plan(built.plan, feeds, times=12)
+            answer = {"status": "ok", **compare(ran.pop("outputs"), want), **ran}
+        print(json.dumps({**answer, "seconds": round(built.seconds, 1)}), flush=True)
+
+
+def compare(outputs: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> dict[str, Any]:
+    """``error``: the largest difference of the worst output by that output's largest value, of what
+    is a number; ``bad``: whether NaN or Inf stands where the truth has a number."""
     error, bad = 0.0, False
-    for name in outputs:
-        dtype = np.dtype(trt.nptype(engine.get_tensor_dtype(name)))
-        got = stream.get(name, tuple(context.get_tensor_shape(name)), dtype).astype(np.float64)
-        right = want[name].astype(np.float64)
-        bad |= not np.isfinite(got).all() and bool(np.isfinite(right).all())
-        far = np.abs(got - right)[np.isfinite(got)]  # of what is no number ``bad`` tells
-        error = max(error, float(far.max(initial=0.0) / max(np.abs(right).max(), 1e-12)))
-    return {
-        "status": "ok", "error": error, "bad": bad, "seconds": round(seconds, 1),
-        "run_us": round(1e6 * sorted(times)[len(times) // 2]),
-        "layers": hashlib.sha256(layers.encode()).hexdigest()[:12], "count": engine.num_layers,
-        "said": [s for s in said if re.search(r"option|LUNOWUD", s)][:2],
-    }  # fmt: skip
+    for name, value in outputs.items():
+        got, right = value.astype(np.float64), want[name].astype(np.float64)
+        bad |= bool((~np.isfinite(got) & np.isfinite(right)).any())
+        both = np.isfinite(got) & np.isfinite(right)
+        far = np.abs(got - right)[both].max(initial=0.0)
+        error = max(error, float(far / max(np.abs(right[both]).max(initial=0.0), 1e-12)))
+    return {"error": error, "bad": bad}
 
 
-def ask(folder: Path, case: str, kind: str, options: str) -> dict[str, Any]:
-    """One build in a process of its own."""
-    command = [sys.executable, __file__, "one", str(folder), case, kind]
-    environment = {**os.environ, "__LUNOWUD": options}
-    if not options:
-        del environment["__LUNOWUD"]
-    began = time.monotonic()
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=LONGEST, env=environment
-        )
-    except subprocess.TimeoutExpired:
-        return {"status": "late"}
-    for line in reversed(done.stdout.splitlines()):
-        if line.startswith("{"):
-            found: dict[str, Any] = json.loads(line)
-            return {**found, "whole": round(time.monotonic() - began, 1)}
-    return {"status": f"exit {done.returncode}", "said": [done.stderr[-200:]]}
+class Server:
+    """The process of one case, started where there is none; ``log``: the file it writes to."""
+
+    def __init__(self, folder: Path, case: str, kind: str, log: Path) -> None:
+        self.words = [sys.executable, __file__, "serve", str(folder), case, kind]
+        self.log, self.process = log.open("a"), None
+
+    def ask(self, options: str, longest: float) -> dict[str, Any]:
+        """The answer of one build, or how the process ended."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True
+            )  # fmt: skip
+        process = self.process
+        ends = threading.Timer(longest, process.kill)
+        ends.start()
+        began = time.monotonic()
+        try:
+            print(options, file=process.stdin, flush=True)
+            line = next((a for a in process.stdout if a.startswith("{")), "")
+        except BrokenPipeError:
+            line = ""
+        ends.cancel()
+        took = round(time.monotonic() - began, 1)
+        if line:
+            return {**json.loads(line), "whole": took}
+        self.process = None
+        code = process.wait()
+        return {"status": "late" if took >= longest else f"exit {code}", "whole": took}
 
 
-def plan(switches: list[str], cases: list[str]) -> Iterator[tuple[str, str, str]]:
-    """(case, label, options) in the order in which they are worth asking."""
+def list_sets(switches: list[str]) -> list[tuple[str, str, list[str]]]:
+    """(label, options, names): the families off, then on, as they are worth asking."""
     families: dict[str, list[str]] = {}
     for name in switches:
         families.setdefault(name.partition(":")[0], []).append(name)
-    several = {f: names for f, names in families.items() if len(names) > 1}
-    single = [names[0] for names in families.values() if len(names) == 1]
-    for value in ("off", "on"):
-        for family, names in several.items():
-            for case in cases:
-                yield case, f"{family}*={value}", " ".join(f"-{n}={value}" for n in names)
-        for name in single:
-            for case in cases:
-                yield case, f"{name}={value}", f"-{name}={value}"
+    return [
+        (
+            f"{family}{'*' * (len(names) > 1)}={value}",
+            " ".join(f"-{n}={value}" for n in names),
+            names,
+        )
+        for value in ("off", "on")
+        for family, names in families.items()
+    ]
 
 
-def run(folder: Path, out: Path, seconds: float, at_once: int, only: list[str]) -> None:
+def run_case(server: Server, case: str, switches: list[str], out: Path, deadline: float) -> None:
     """Ask until the time is over; appends to ``out``."""
+
+    def put(label: str, options: str) -> dict[str, Any]:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return {"status": "not asked"}
+        answer = server.ask(options, min(left, LONGEST))
+        with WRITING, out.open("a") as file:
+            file.write(json.dumps({"case": case, "set": label, **answer}) + "\n")
+        return answer
+
+    bare = put(BARE, "")
+    print(case, "bare", bare, flush=True)
+    if bare["status"] != "ok":
+        return
+    put(BARE, "")
+    first: list[str] = []
+    later: list[str] = []
+    for label, options, names in list_sets(switches):
+        answer = put(label, options)
+        changes = _differs(answer, bare)
+        if changes:
+            print(case, label, answer, flush=True)
+        if len(names) > 1 and label.endswith("=off"):
+            (first if changes or answer["status"] != "ok" else later).extend(names)
+    for name in first + later:
+        if _differs(answer := put(f"{name}=off", f"-{name}=off"), bare):
+            print(case, name, answer, flush=True)
+    put(BARE, "")
+
+
+def run(folder: Path, out: Path, seconds: float, only: list[str]) -> None:
+    """All cases side by side."""
     library = Path(os.environ.get("LD_LIBRARY_PATH", "").split(":")[0]) / "libnvinfer.so.10"
     switches = read_switches(library)
     kinds: dict[str, str] = json.loads((folder / "cases.json").read_text())
     cases = [c for c in kinds if not only or c in only]
     deadline = time.monotonic() + seconds
     print(f"{len(switches)} switches, cases {cases}", flush=True)
-
-    def put(case: str, label: str, options: str) -> dict[str, Any]:
-        if time.monotonic() > deadline:
-            return {"status": "not asked"}
-        answer = ask(folder, case, kinds[case], options)
-        line = {"case": case, "set": label, **answer}
-        with out.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        return answer
-
-    with ThreadPoolExecutor(at_once) as pool:
-        bare = {c: [pool.submit(put, c, BARE, "") for _ in range(2)] for c in cases}
-        unknown = pool.submit(put, cases[0], "no_such_name=off", "-no_such_name=off")
-        base = {c: both[0].result() for c, both in bare.items()}
-        print(
-            {
-                c: (a.get("error"), a.get("bad"), a["status"], a.get("whole"))
-                for c, a in base.items()
-            }
-        )
-        print("unknown name:", unknown.result(), flush=True)
-        good = [c for c in cases if base[c]["status"] == "ok"]
-        waiting = [(w, pool.submit(put, *w)) for w in plan(switches, good)]
-        opened: set[tuple[str, str]] = set()
-        for (case, label, _), future in waiting:
-            if _differs(future.result(), base[case]) and "*" in label:
-                print(case, label, future.result(), flush=True)
-                family, _, value = label.partition("*=")
-                if (case, label) not in opened:
-                    opened.add((case, label))
-                    for name in (n for n in switches if n.partition(":")[0] == family):
-                        pool.submit(put, case, f"{name}={value}", f"-{name}={value}")
+    logs = out.parent / "knobs-logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(len(cases)) as pool:
+        for case in cases:
+            server = Server(folder, case, kinds[case], logs / f"{case}.log")
+            pool.submit(run_case, server, case, switches, out, deadline)
 
 
 def _differs(answer: dict[str, Any], bare: dict[str, Any]) -> bool:
@@ -350,22 +326,21 @@ def _differs(answer: dict[str, Any], bare: dict[str, Any]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("cases", "run", "one", "names"))
+    parser.add_argument("what", choices=("cases", "run", "serve", "names"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("more", nargs="*")
     parser.add_argument("--out", type=Path, default=Path("knobs.jsonl"))
     parser.add_argument("--seconds", type=float, default=500)
-    parser.add_argument("--at-once", type=int, default=14)
     parser.add_argument("--only", nargs="*", default=[])
     chosen = parser.parse_args()
     if chosen.what == "cases":
         write_cases(chosen.folder, *map(Path, chosen.more))
     elif chosen.what == "names":
         print("\n".join(read_switches(chosen.folder)))
-    elif chosen.what == "one":
-        print(json.dumps(build_one(chosen.folder, *chosen.more)), flush=True)
+    elif chosen.what == "serve":
+        serve(chosen.folder, *chosen.more)
     else:
-        run(chosen.folder, chosen.out, chosen.seconds, chosen.at_once, chosen.only)
+        run(chosen.folder, chosen.out, chosen.seconds, chosen.only)
 
 
 if __name__ == "__main__":

@@ -12,50 +12,20 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from campaigns.gpu.build import build
 
 
-def build(model: str, inputs: str, names: list[str]) -> str:
+def try_marks(model: str, inputs: str, names: list[str]) -> str:
     """ "ok", or what was said, in this process."""
-    import numpy as np
-    import tensorrt as trt
-
-    said: list[str] = []
-
-    class Log(trt.ILogger):  # type: ignore[misc]
-        def __init__(self) -> None:
-            trt.ILogger.__init__(self)
-
-        def log(self, severity: Any, text: str) -> None:
-            if severity <= trt.Severity.ERROR:
-                said.append(text[:200])
-
-    logger = Log()
-    builder = trt.Builder(logger)
-    network = builder.create_network(0)
-    parser = trt.OnnxParser(network, logger)
-    if not parser.parse_from_file(model):
-        return f"parser: {parser.get_error(0).desc()[:200]}"
-    tensors = {
-        layer.get_output(k).name: layer.get_output(k)
-        for layer in (network.get_layer(i) for i in range(network.num_layers))
-        for k in range(layer.num_outputs)
-    }
-    missing = [name for name in names if name not in tensors]
-    if missing:
-        return f"no such tensor: {missing[0]}"
-    for name in names:
-        network.mark_output(tensors[name])
-    config = builder.create_builder_config()
-    config.set_flag(trt.BuilderFlag.INT8)
-    config.builder_optimization_level = 1
-    profile, feeds = builder.create_optimization_profile(), np.load(inputs)
-    for i in range(network.num_inputs):
-        shape = feeds[network.get_input(i).name].shape
-        profile.set_shape(network.get_input(i).name, shape, shape, shape)
-    config.add_optimization_profile(profile)
-    plan = builder.build_serialized_network(network, config)
-    return "ok" if plan is not None else f"refused: {said[-1] if said else ''}"
+    try:
+        built = build(Path(model).read_bytes(), dict(np.load(inputs)), "int81", marked=names)
+    except KeyError as missing:
+        return f"no such tensor: {missing}"
+    return "ok" if built.plan is not None else f"refused: {built.said[-1] if built.said else ''}"
 
 
 def main() -> None:
@@ -68,7 +38,7 @@ def main() -> None:
     reader.add_argument("--only")
     given = reader.parse_args()
     if given.only is not None:
-        print(json.dumps(build(given.model, given.inputs, json.loads(given.only))))
+        print(json.dumps(try_marks(given.model, given.inputs, json.loads(given.only))))
         return
     import onnx
 
@@ -99,8 +69,22 @@ def main() -> None:
             row = {"tensor": name, "op": op, "read by": read_by, "said": said}
             rows.write(json.dumps(row) + "\n")
         good = [name for name, said in answers.items() if said == "ok"]
-        plain = [name for name in inner if not made[name].op_type.endswith("Linear")]
-        groups = {"all that built alone": good, "but pairs": plain}
+        codes = [n for n in inner if made[n].op_type == "QuantizeLinear"]
+        backs = [n for n in inner if made[n].op_type == "DequantizeLinear"]
+        groups = {
+            "all that built alone": good,
+            "but pairs": [n for n in inner if n not in codes and n not in backs],
+            "all but codes": [n for n in inner if n not in codes],
+            "all codes": codes,
+            "what pairs give": backs,
+            **{f"pair {n}": [made[n].input[0], n] for n in backs if made[n].input[0] in made},
+            **{
+                f"{n} and its reader": [n, o]
+                for n in inner
+                for o in inner
+                if n in made[o].input and made[o].op_type != "DequantizeLinear"
+            },
+        }
         for label, said in zip(groups, pool.map(ask, groups.values()), strict=True):
             row = {"set": label, "count": len(groups[label]), "said": said}
             rows.write(json.dumps(row) + "\n")

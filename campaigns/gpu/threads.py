@@ -150,53 +150,30 @@ def paste(
 
 
 PROFILE = """import numpy as np
+from campaigns.gpu.build import add_profile
 
 def add(builder, network, config):
-    feeds, profile, open_ = np.load("fresh.npz"), builder.create_optimization_profile(), False
-    for i in range(network.num_inputs):
-        tensor = network.get_input(i)
-        if -1 in tuple(tensor.shape):
-            shape, open_ = feeds[tensor.name].shape, True
-            profile.set_shape(tensor.name, shape, shape, shape)
-    if open_:
-        config.add_optimization_profile(profile)
+    add_profile(builder, network, config, dict(np.load("fresh.npz")), most=1)
 """
 RUN = """import json, sys
-import numpy as np, onnxruntime, tensorrt as trt
-from narrowdown.engines.backends.tensorrt.cuda import Stream
+import numpy as np, onnxruntime
+from campaigns.gpu.build import run
 
 feeds = dict(np.load("fresh.npz"))
 options = onnxruntime.SessionOptions()
 options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
 session = onnxruntime.InferenceSession(sys.argv[1], options)
 want = dict(zip([o.name for o in session.get_outputs()], session.run(None, feeds)))
-logger = trt.Logger(trt.Logger.ERROR)
-trt.init_libnvinfer_plugins(logger, "")
-engine = trt.Runtime(logger).deserialize_cuda_engine(open("model.engine", "rb").read())
-context, stream, outputs = engine.create_execution_context(), Stream(), []
-for i in range(engine.num_io_tensors):
-    name = engine.get_tensor_name(i)
-    if engine.get_tensor_mode(name) == trt.TensorIOMode.INPUT:
-        value = np.ascontiguousarray(feeds[name].astype(trt.nptype(engine.get_tensor_dtype(name))))
-        context.set_input_shape(name, value.shape)
-        context.set_tensor_address(name, stream.put(name, value))
-    else:
-        outputs.append(name)
-for name in outputs:
-    context.set_tensor_address(name, stream.room(name, int(np.prod(context.get_tensor_shape(name))) * 8))
-context.execute_async_v3(stream.handle)
-stream.wait()
+ran = run(open("model.engine", "rb").read(), feeds)
 errors = {}
-for name in outputs:
-    kind = np.dtype(trt.nptype(engine.get_tensor_dtype(name)))
-    got = stream.get(name, tuple(context.get_tensor_shape(name)), kind)
+for name, got in ran["outputs"].items():
     if want[name].dtype.kind != "f":
         errors[name] = float((got != want[name]).mean())
         continue
     a, b = got.astype(np.float64).reshape(-1), want[name].astype(np.float64).reshape(-1)
     far = np.linalg.norm(a - b) / max(np.linalg.norm(b), 1e-12)
     errors[name] = float(far) if np.isfinite(far) else None
-print(json.dumps({"errors": errors, "layers": engine.num_layers}))
+print(json.dumps({"errors": errors, "layers": ran["count"]}))
 """
 
 
