@@ -1,4 +1,5 @@
-"""How steps and searches ask: generators of probes, which the runner answers.
+"""How steps and searches ask: a search puts a Question and is told an Answer; underneath, both are
+generators of probes, which the runner answers.
 
 They see ids, names and numbers; never a model, an array, a clock, a random source or the number of
 jobs. Given the same answers they ask the same questions in the same order: resume is running them
@@ -7,17 +8,21 @@ again with the answers known.
 
 from collections.abc import Generator, Mapping, Sequence
 from enum import IntEnum
-from typing import Annotated, TypeAlias, TypeVar, overload
+from typing import Annotated, Literal, TypeAlias, TypeVar, overload
 
 import msgspec
 
+from narrowdown.engines.compare.criterion import Off, Signature
 from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import (
     AnyProbe,
+    Candidate,
     Check,
     Construct,
     Describe,
+    Edit,
     Import,
     Inspect,
     LoadInputs,
@@ -26,6 +31,7 @@ from narrowdown.engines.probe import (
     Recall,
     Requantize,
     Sanitize,
+    Score,
     State,
     Unroll,
 )
@@ -168,3 +174,124 @@ def asked(probe: AnyProbe) -> Sub[Described | Measurement]:
     ):
         return answer
     raise TypeError(f"{type(probe).__name__} was answered with {type(answer).__name__}")
+
+
+NodeIds: TypeAlias = frozenset[int]
+Feed: TypeAlias = Literal["stored", "exact"]
+
+
+class Fed(msgspec.Struct, frozen=True):
+    """The whole model is fed these samples, each of which is told, in place of the one that the
+    search works on. ``inputs``: digest of the inputs that hold them, "": the session's. ``runs`` of
+    the build, 0: as many as a verdict needs. ``nudge``: inputs are moved by one unit in the last
+    place, another draw in each run."""
+
+    samples: tuple[str, ...]
+    inputs: str = ""
+    runs: int = 0
+    nudge: Literal["", "inputs"] = ""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """Does this part of the model fail as the model does? Ids only, so that a dictionary can answer.
+
+    ``nodes``: the part that is cut out, fed with what the reference has there; None: the whole
+    model, held against the reference by its own outputs. ``outputs``: the tensors that are judged,
+    as a rule what the rest of the model reads. ``alone``: each of the nodes by itself, all in one
+    build. ``edits``: with these simplifications; ``like``: it must then fail as this part did.
+    ``part``: the cut as a case holds it, in place of one that is made of ``nodes``; one that was made
+    simpler fails by the outputs of ``like``. ``fed``: other samples than the one that the search
+    works on. ``right``: tensors that are given their true values where they are made; ``keep``:
+    nodes in FP32; ``righted``: nodes that the reference computes; all beside what earlier culprits
+    are cured by, unless ``uncured``. ``rewrite``: what is done to the whole model, and where
+    (``engines.graph.rewrites``). ``off``: what is switched off in the engine; ``choose``: kernels
+    that the build takes, by layer; ``avoid``: those that it does not. ``feed``: values as the engine
+    would have stored them, or exactly. ``watch``: tensors whose scores are wanted, too. ``build``:
+    this fresh build alone; None: as many as a verdict needs. ``save``: keep what was built under
+    this name. ``reference``: of the reference, not the engine. ``note``: what people are told where
+    it has to be asked.
+
+    What the layers alone set: ``record``: the build tells which kernels it chose; ``runs`` of it, 0:
+    none; ``exclusive``: nothing else runs meanwhile.
+    """
+
+    nodes: NodeIds | None = None
+    outputs: tuple[int, ...] = ()
+    alone: bool = False
+    part: Candidate | None = None
+    fed: Fed | None = None
+    right: NodeIds = frozenset()
+    keep: NodeIds = frozenset()
+    righted: NodeIds = frozenset()
+    uncured: bool = False
+    rewrite: tuple[str, str] = ("", ranges.ALL)
+    off: frozenset[str] = frozenset()
+    choose: Mapping[str, str] = {}
+    avoid: Mapping[str, tuple[str, ...]] = {}
+    edits: tuple[Edit, ...] = ()
+    like: Signature | None = None
+    feed: Feed = "stored"
+    watch: tuple[int, ...] = ()
+    build: int | None = None
+    save: str = ""
+    reference: bool = False
+    note: Note | None = None
+    record: bool = False
+    runs: int = 1
+    exclusive: bool = False
+
+
+# Reasons that say where the fault is, not that the engine could not run the part.
+DIRECTIONAL = ("harmless", "milder", "amplified-downstream", "unrepresentable-input")
+
+
+NOTHING = Measurement(status="unsupported")  # nothing was measured
+
+
+class Answer(Off, frozen=True):
+    """All that a search may read. ``unknown`` is neither: it never counts as a failure or a pass,
+    and ``why`` says in a word what kept it from one.
+
+    ``reach``: the effect in the worst run, 0 where it is
+    within what is allowed. ``lost``: what was fed holds values that the engine cannot store.
+    ``signature``: what this part's own failure looks like. ``scores``: of what was
+    watched, and of nodes side by side.
+    ``files``: digests of what was kept. ``choices``: kernels that the build chose, by layer.
+    ``measured``: all of it, for whoever tells samples apart; not ok where nothing was. ``probes``:
+    how many it took.
+    """
+
+    kind: Literal["fails", "passes", "unknown"]
+    why: str = ""
+    detail: str = ""
+    reach: float = 0.0
+    lost: bool = False
+    signature: Signature | None = None
+    scores: Mapping[str, Score] = {}
+    files: Mapping[str, str] = {}
+    choices: Mapping[str, str] = {}
+    measured: Measurement = NOTHING
+    probes: int = 0
+
+    @property
+    def fails(self) -> bool:
+        return self.kind == "fails"
+
+    @property
+    def passes(self) -> bool:
+        return self.kind == "passes"
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing that makes the failure lies in here: it passes, or its error does not
+        come to it."""
+        return self.passes or self.why in DIRECTIONAL
+
+
+FAILS, PASSES = Answer("fails"), Answer("passes")
+
+
+def unknown(why: str, detail: str = "") -> Answer:
+    """An answer that cost nothing and says nothing."""
+    measured = msgspec.structs.replace(NOTHING, message=detail)
+    return Answer("unknown", why, detail, measured=measured)

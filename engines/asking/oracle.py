@@ -11,8 +11,7 @@ from functools import partial
 
 import msgspec
 
-from narrowdown.engines.asking import Note, StepContext, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Fed, Note, Question, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.checker import ask_checker
@@ -22,7 +21,6 @@ from narrowdown.engines.asking.layers.kernels import choose_kernels, force_tacti
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
 from narrowdown.engines.asking.layers.uncompared import compare_nothing, only_build
 from narrowdown.engines.asking.near import Near, make_near, make_none
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.judge import LARGE
 from narrowdown.engines.findings import Findings

@@ -10,10 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import SHARE, badness, limit, over, places
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges

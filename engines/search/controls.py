@@ -13,10 +13,8 @@ And does a loop fail by what is carried from step to step? Then no node is accus
 from collections.abc import Mapping
 from typing import Literal
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import judge_check
 from narrowdown.engines.probe import Measurement

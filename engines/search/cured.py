@@ -11,11 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Fed, Note, Question, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.judge import (
     by_sample,

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import msgspec
 
-from narrowdown.engines.asking import Described, Note, Sub, asked
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Described, Note, Sub, asked
 from narrowdown.engines.asking.engine_forms import find_emulation
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers.engine import phrase

@@ -16,10 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Spent, Sub, Tries
-from narrowdown.engines.asking.answer import Answer, unknown
+from narrowdown.engines.asking import Answer, Note, Question, Spent, Sub, Tries, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.data.tactic_replay import Suspect, rank_suspects
 from narrowdown.engines.search.ddmin import ddmin

@@ -16,10 +16,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.judge import badness
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex

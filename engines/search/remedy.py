@@ -19,11 +19,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Fed, NodeIds, Note, Question, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.asking.question import Fed, NodeIds, Question
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, over, worst
 from narrowdown.engines.compare.say import say_many, wrong_by
 from narrowdown.engines.findings import Close, Culprit, Findings, Workaround

@@ -12,10 +12,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking import PASSES, Answer, NodeIds, Note, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.ddmin import ddmin
 

@@ -7,11 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, NodeIds, Note, Question, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex

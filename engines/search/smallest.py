@@ -24,10 +24,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, Sub
-from narrowdown.engines.asking.answer import Answer, unknown
+from narrowdown.engines.asking import Answer, Count, NodeIds, Note, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.search.search import Trials, grow_cut, minimise, prove_one_minimal

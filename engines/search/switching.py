@@ -20,8 +20,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub, Tries
-from narrowdown.engines.asking.answer import Answer, unknown
+from narrowdown.engines.asking import Answer, Note, Sub, Tries, unknown
 from narrowdown.engines.search.ddmin import ddmin, leave_out_groups
 from narrowdown.engines.switches import Family, group_by_family, prepares
 

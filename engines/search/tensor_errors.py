@@ -6,10 +6,8 @@ from typing import TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, NodeIds, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.compare.judge import badness, limit
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.watched import BATCH_BYTES, UNWATCHED, pack_batches, split_markable

@@ -6,10 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from narrowdown.engines.asking import Note, Sub
+from narrowdown.engines.asking import Fed, Note, Question, Sub
 from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
 from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
 from narrowdown.engines.findings import Findings, Unseen, Workaround

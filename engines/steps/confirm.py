@@ -6,12 +6,19 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, StepRefused, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import (
+    Answer,
+    Count,
+    Fed,
+    Note,
+    Question,
+    StepContext,
+    StepRefused,
+    Sub,
+)
 from narrowdown.engines.asking.engine_forms import say_ordered
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.refusal import is_same, words
 from narrowdown.engines.findings import Case, Culprit

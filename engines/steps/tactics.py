@@ -7,10 +7,9 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, StepContext, Sub, Tables, Tries, asked
+from narrowdown.engines.asking import Count, Question, StepContext, Sub, Tables, Tries, asked
 from narrowdown.engines.asking.engine_forms import is_held
 from narrowdown.engines.asking.oracle import switch_engine, watch_kernels
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see

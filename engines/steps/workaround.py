@@ -9,14 +9,12 @@ from typing import Literal
 
 import msgspec
 
-from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Count, Note, Question, StepContext, Sub, asked
 from narrowdown.engines.asking.engine_forms import EMULATED
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.failure_rate import Runs, count_runs_needed, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle, switch_engine
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.say import say_first, say_most
 from narrowdown.engines.findings import Case, Close, Findings, Unseen, Workaround

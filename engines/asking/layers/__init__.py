@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import TypeAlias
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import Answer
-from narrowdown.engines.asking.question import Question
+from narrowdown.engines.asking import Answer, Question, Sub
 
 Ask: TypeAlias = Callable[[Question], Sub[Answer]]

@@ -2,11 +2,9 @@
 
 import msgspec
 
-from narrowdown.engines.asking import Sub, asked
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Fed, Question, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Signature, Verdict
 from narrowdown.engines.compare.judge import (
     SHARE,

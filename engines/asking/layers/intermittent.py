@@ -2,10 +2,8 @@
 
 import msgspec
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import PASSES, Answer
+from narrowdown.engines.asking import PASSES, Answer, Question, Sub
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.question import Question
 
 
 def run_repeatedly(inner: Ask, runs: int) -> Ask:

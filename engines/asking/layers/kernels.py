@@ -4,10 +4,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Question, Sub
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.question import Question
 
 
 def choose_kernels(inner: Ask) -> Ask:

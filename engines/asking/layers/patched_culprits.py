@@ -5,10 +5,8 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, NodeIds, Question, Sub
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.question import NodeIds, Question
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex

@@ -2,10 +2,8 @@
 
 import msgspec
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking import PASSES, Answer, Question, Sub, unknown
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.asking.question import Question
 
 
 def compare_nothing(inner: Ask) -> Ask:

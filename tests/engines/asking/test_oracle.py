@@ -5,8 +5,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from narrowdown.engines.asking import Note, StepContext, Sub
-from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking import PASSES, Answer, Fed, Note, Question, StepContext, Sub, unknown
 from narrowdown.engines.asking.inquiry import make_inquiry
 from narrowdown.engines.asking.layers.intermittent import build_afresh
 from narrowdown.engines.asking.oracle import (
@@ -15,7 +14,6 @@ from narrowdown.engines.asking.oracle import (
     switch_engine,
     watch_kernels,
 )
-from narrowdown.engines.asking.question import Fed, Question
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import (

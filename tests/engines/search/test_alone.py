@@ -4,10 +4,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import Answer, unknown
+from narrowdown.engines.asking import Answer, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.tensor_errors import rank_alone
 

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from onnx import helper
 
-from narrowdown.engines.asking import Described, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Described, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import (

@@ -10,11 +10,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from narrowdown.engines.asking import Note, StepContext, Sub
-from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking import PASSES, Answer, Note, Question, StepContext, Sub, unknown
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.criterion import Criterion, Signature
 from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see

@@ -7,10 +7,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 from hypothesis import given, settings, strategies as st
 
-from narrowdown.engines.asking import Note, Sub
-from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking import PASSES, Answer, Note, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.probe import Edit, Score
 from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from narrowdown.engines.asking import Note
-from narrowdown.engines.asking.answer import FAILS, PASSES, Answer, unknown
+from narrowdown.engines.asking import FAILS, PASSES, Answer, Note, unknown
 from narrowdown.engines.search.switching import Switched, search_switches
 
 REFUSED = unknown("build-failed", "no implementation")

@@ -3,10 +3,8 @@ the failure tells nothing."""
 
 from collections.abc import Callable
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import PASSES, Answer, unknown
+from narrowdown.engines.asking import PASSES, Answer, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.tensor_errors import Packing, Watched, watch_tensors
 

@@ -5,10 +5,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from narrowdown.engines.asking import Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.search.kernels import compare_kernels

@@ -11,11 +11,9 @@ import onnx
 import pytest
 from onnx import helper
 
-from narrowdown.engines.asking import Described, Note, Sub
-from narrowdown.engines.asking.answer import Answer
+from narrowdown.engines.asking import Answer, Described, Note, Question, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.asking.question import Question
 from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
