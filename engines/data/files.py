@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import onnx
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from narrowdown.engines import installed
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import packed, polygraphy, scripting, tensorproto
+from narrowdown.engines.data import packed, polygraphy, scripting
 from narrowdown.engines.data.golden_files import data_sets, sort_by_number
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph.load import np_dtype
@@ -77,7 +79,7 @@ def read(source: str, names: Iterable[str], folder: str = "") -> Iterator[Given]
     elif file.is_dir():
         yield from _read_folder(file, name, known)
     elif kind == ".pb":
-        found, array = _read_tensorproto(file, known)
+        found, array = _read_test_tensor(file, known)
         yield Given(file.name, {name or (found if found in known else ""): array}, alone=True)
     elif kind in RAW:
         yield Given(file.name, {named: np.fromfile(file, np.uint8)}, alone=True, raw=True)
@@ -99,7 +101,7 @@ def _read_folder(folder: Path, name: str, known: tuple[str, ...]) -> Iterator[Gi
     """Test data as ONNX keeps it; else a file a feed; else Polygraphy's, in its own parts."""
     if sets := data_sets(folder):
         for place in sets:
-            tensors = [_read_tensorproto(tensor, known) for tensor in place.glob("input_*.pb")]
+            tensors = [_read_test_tensor(tensor, known) for tensor in place.glob("input_*.pb")]
             yield Given(place.name, dict(tensors))
     elif held := _list_held(folder):
         for one in held:
@@ -135,10 +137,10 @@ def _split_name(source: str, known: tuple[str, ...]) -> tuple[str, str]:
     return (name, path) if equals and name in known and not name.startswith("/") else ("", source)
 
 
-def _read_tensorproto(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
+def _read_test_tensor(file: Path, known: tuple[str, ...]) -> tuple[str, Array]:
     """(input, value) of a TensorProto: the name in it, else the input at the place that the file's
     name tells, else ""."""
-    name, value = tensorproto.read(file)
+    name, value = read_tensorproto(file)
     place = re.fullmatch(r"input_(\d{1,4})", file.stem)
     if name in known or not place or int(place[1]) >= len(known):
         return name, value
@@ -291,3 +293,26 @@ def _as_array(value: Any, name: str, file: Path) -> Array:
     if array.dtype == object and not all(isinstance(x, str) for x in array.ravel()):
         raise InputProblem(f"'{name}' from '{file.name}' is not an array of numbers or strings.")
     return array
+
+
+_ELSEWHERE = onnx.TensorProto.EXTERNAL
+
+
+def read_tensorproto(path: Path) -> tuple[str, np.ndarray[Any, Any]]:
+    """(the tensor's name, "" where it has none, its value). Raises ``InputProblem`` for what is no
+    TensorProto, sequences included."""
+    tensor = onnx.TensorProto()
+    try:
+        tensor.ParseFromString(regular.read(path, regular.MODEL))
+        value = None if tensor.data_location == _ELSEWHERE else onnx.numpy_helper.to_array(tensor)
+    except OSError as error:
+        raise InputProblem(f"'{path.name}' cannot be read: {error.strerror or error}.") from error
+    except (DecodeError, ValueError, TypeError, KeyError, IndexError) as error:
+        raise InputProblem(
+            f"'{path.name}' holds no single tensor (a TensorProto), so it is not read."
+        ) from error
+    if value is None:
+        raise InputProblem(
+            f"'{path.name}' names another file for its values; save the tensor with them in it."
+        )
+    return tensor.name, value

@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import files, polygraphy, tensorproto
+from narrowdown.engines.data import files, polygraphy
 from narrowdown.engines.data.golden_files import KINDS
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.store import regular
@@ -77,7 +77,7 @@ def _read_file(source: str, opened: Callable[[str], Path]) -> Iterable[Sample | 
         case ".json":
             return _read_json(opened(source))
         case ".pb":
-            name, value = tensorproto.read(opened(source))
+            name, value = files.read_tensorproto(opened(source))
             place = _PLACE.fullmatch(path.stem)
             return [
                 _Piece(

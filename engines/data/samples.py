@@ -20,7 +20,7 @@ import numpy as np
 
 from narrowdown.engines import sources
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import draws, files, near, packed, roles, sequences
+from narrowdown.engines.data import files, near, packed, roles, sequences
 from narrowdown.engines.data.arrays import write_npy
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.data.sequences import Loop
@@ -731,13 +731,13 @@ class _Loading:
             if w.tensor.dtype != "string"
         }
         drawn = [
-            draws.Wanted(
+            roles.Wanted(
                 name, dtype, shapes[name], self.probe.ranges.get(name, self.probe.ranges.get(""))
             )
             for name, dtype in dtypes.items()
             if name not in made
         ]
-        made.update(draws.draw_ranged(drawn, seed))
+        made.update(roles.draw_ranged(drawn, seed))
         for name, wanted in self.wanted.items():
             if name in made:
                 continue

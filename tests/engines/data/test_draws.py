@@ -1,4 +1,4 @@
-"""Ranged random inputs: bit for bit what Polygraphy's own data loader draws."""
+"""Ranged random inputs: bit for bit what Polygraphy's own data loader roles."""
 
 import sys
 from pathlib import Path
@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hn
 from onnx import TensorProto
 
-from narrowdown.engines.data import draws, polygraphy, samples
+from narrowdown.engines.data import polygraphy, roles, samples
 from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.probe import LoadInputs
 from narrowdown.engines.store.content import Store
@@ -31,7 +31,7 @@ TYPES = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
 NUMBER = st.one_of(st.integers(-100, 100), st.floats(-1e4, 1e4))
 
 
-def theirs(wanted: list[draws.Wanted], seed: int) -> dict[str, Any]:
+def theirs(wanted: list[roles.Wanted], seed: int) -> dict[str, Any]:
     ranges: Any = {w.name: w.bounds for w in wanted if w.bounds is not None}
     loader = comparator.DataLoader(seed=seed, val_range=ranges)
     loader.input_metadata = common.TensorMetadata()
@@ -41,7 +41,7 @@ def theirs(wanted: list[draws.Wanted], seed: int) -> dict[str, Any]:
 
 
 @st.composite
-def inputs(draw: Any) -> list[draws.Wanted]:
+def inputs(draw: Any) -> list[roles.Wanted]:
     made = []
     for i in range(draw(st.integers(1, 4))):
         dtype = np.dtype(draw(st.sampled_from(TYPES)))
@@ -53,14 +53,14 @@ def inputs(draw: Any) -> list[draws.Wanted]:
         if bounds is not None and dtype.kind == "b":
             bounds = tuple(map(abs, bounds))
             bounds = (min(bounds), max(bounds))
-        made.append(draws.Wanted(f"x{i}", dtype, shape, bounds))
+        made.append(roles.Wanted(f"x{i}", dtype, shape, bounds))
     return made
 
 
 @given(inputs(), st.integers(0, 2**32 - 1))
-def test_the_same_numbers(wanted: list[draws.Wanted], seed: int) -> None:
+def test_the_same_numbers(wanted: list[roles.Wanted], seed: int) -> None:
     expected = theirs(wanted, seed)
-    made = dict(draws.draw_ranged(wanted, seed))
+    made = dict(roles.draw_ranged(wanted, seed))
     assert set(made) == {w.name for w in wanted if w.bounds is not None}
     for name, values in made.items():
         assert (values.dtype, values.shape) == (expected[name].dtype, expected[name].shape)
@@ -79,8 +79,8 @@ def test_the_same_numbers(wanted: list[draws.Wanted], seed: int) -> None:
     ],
 )
 def test_bounds_at_their_limits(dtype: str, bounds: Any) -> None:
-    wanted = [draws.Wanted("x", np.dtype(dtype), (100,), bounds)]
-    made = dict(draws.draw_ranged(wanted, 7))["x"]
+    wanted = [roles.Wanted("x", np.dtype(dtype), (100,), bounds)]
+    made = dict(roles.draw_ranged(wanted, 7))["x"]
     assert np.array_equal(made, theirs(wanted, 7)["x"])
     assert int(bounds[0]) <= int(made.min()) <= int(made.max()) <= int(bounds[1])
 
@@ -91,15 +91,15 @@ def test_bounds_at_their_limits(dtype: str, bounds: Any) -> None:
 )
 def test_bounds_that_the_type_cannot_hold(dtype: str, bounds: Any) -> None:
     with pytest.raises(InputProblem, match=r"The range \[.*\] for 'x' does not fit its type"):
-        list(draws.draw_ranged([draws.Wanted("x", np.dtype(dtype), (9,), bounds)], 1))
+        list(roles.draw_ranged([roles.Wanted("x", np.dtype(dtype), (9,), bounds)], 1))
 
 
 def test_bfloat16_rounds_the_same_draw() -> None:
     """Polygraphy has no arrays of this type; the draw is that of every float."""
-    wanted = draws.Wanted("x", np.dtype(ml_dtypes.bfloat16), (50,), (-2, 2))
+    wanted = roles.Wanted("x", np.dtype(ml_dtypes.bfloat16), (50,), (-2, 2))
     exact = theirs([wanted._replace(dtype=np.dtype(np.float64))], 3)["x"]
     assert np.array_equal(
-        dict(draws.draw_ranged([wanted], 3))["x"], exact.astype(ml_dtypes.bfloat16)
+        dict(roles.draw_ranged([wanted], 3))["x"], exact.astype(ml_dtypes.bfloat16)
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from narrowdown.engines.graph import load
 from narrowdown.engines.store.content import Store
-from narrowdown.engines.workers import deciders
+from narrowdown.engines.workers import unrolling
 
 IF = """
 <ir_version: 8, opset_import: ["":17]>
@@ -52,7 +52,7 @@ def rests_on(tmp_path: Path, text: str, ran: int = 1, **values: object) -> Seque
     position = next(
         i for i, n in enumerate(model.proto.graph.node) if n.op_type in ("If", "Loop", "Scan")
     )
-    return deciders.say_what_it_rests_on(
+    return unrolling.say_what_it_rests_on(
         model, position, ran, lambda name: np.asarray(values[name])
     )
 

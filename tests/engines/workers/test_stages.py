@@ -4,7 +4,7 @@ import random
 
 from hypothesis import given, strategies as st
 
-from narrowdown.engines.graph.righted import order_stages
+from narrowdown.engines.workers.righting import order_stages
 
 from ..steps.simulated import graph, random_graph
 
