@@ -1,16 +1,18 @@
 """One build by TensorRT 10 and one run of its engine, without a line of the product's own engine:
 
-    python campaigns/gpu/build.py MODEL.onnx IN.npz --kind weak|strong|int8|fp32 [--keep OP ...]
+    python campaigns/gpu/build.py MODEL.onnx IN.npz --kind weak|strong|int|fp [--keep OP ...]
 
 prints what became of it, as JSON. ``--keep``: the model is converted to FP16 inside first, with the
 nodes of these operators left in FP32 by casts.
 """
 
 import argparse
+import functools
 import hashlib
 import json
-import re
+import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +35,57 @@ class Built:
     timings: bytes
 
 
+class Server:
+    """A process that answers each line by a line of JSON, started where there is none; ``log``: the
+    file that it writes to."""
+
+    def __init__(self, words: Sequence[str], log: Path) -> None:
+        self.words, self.log, self.process = [sys.executable, *words], log.open("a"), None
+
+    def ask(self, line: str, longest: float) -> dict[str, Any]:
+        """The answer, or how the process ended."""
+        if self.process is None:
+            self.process = subprocess.Popen(
+                self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True
+            )  # fmt: skip
+        process = self.process
+        ends = threading.Timer(longest, process.kill)
+        ends.start()
+        began = time.monotonic()
+        try:
+            print(line, file=process.stdin, flush=True)
+            answer = next((a for a in process.stdout if a.startswith("{")), "")
+        except BrokenPipeError:
+            answer = ""
+        ends.cancel()
+        took = round(time.monotonic() - began, 1)
+        if answer:
+            return {**json.loads(answer), "whole": took}
+        self.process = None
+        code = process.wait()
+        return {"status": "late" if took >= longest else f"exit {code}", "whole": took}
+
+
+@functools.cache
+def open_library() -> tuple[Any, Any]:
+    """(A logger that keeps what it is told in ``said``, a builder.) Both are held: with the last
+    builder of a process gigabytes of kernels go, and the next one reads them again."""
+    import tensorrt as trt
+
+    class Log(trt.ILogger):  # type: ignore[misc]
+        def __init__(self) -> None:
+            trt.ILogger.__init__(self)
+            self.said: list[str] = []
+
+        def log(self, severity: Any, text: str) -> None:
+            if severity in (trt.ILogger.INTERNAL_ERROR, trt.ILogger.ERROR, trt.ILogger.WARNING):
+                self.said.append(text[:300])
+
+    logger = Log()
+    trt.init_libnvinfer_plugins(logger, "")
+    return logger, trt.Builder(logger)
+
+
 def build(
     model: bytes,
     feeds: Mapping[str, np.ndarray],
@@ -41,39 +94,29 @@ def build(
     marked: Sequence[str] = (),
     timings: bytes = b"",
 ) -> Built:
-    """``kind``: weak, strong, int8 or fp32; a 1 at its end is optimization level 1 (7 s where the
-    default takes 66, the same error; sort). ``marked``: inner tensors to watch. TF32 is off."""
+    """``kind``: weak, strong, int or fp; a digit at its end is the optimization level (at 1 sort
+    takes 7 s where the default takes 66, the same error). ``marked``: inner tensors to watch. TF32 is off."""
     import tensorrt as trt
 
-    said: list[str] = []
-
-    class Log(trt.ILogger):  # type: ignore[misc]
-        def __init__(self) -> None:
-            trt.ILogger.__init__(self)
-
-        def log(self, severity: Any, text: str) -> None:
-            if severity <= trt.Severity.WARNING or re.search(r"option|LUNOWUD", text):
-                said.append(text[:300])
-
-    logger, word = Log(), kind.rstrip("1")
-    trt.init_libnvinfer_plugins(logger, "")
-    builder = trt.Builder(logger)
+    logger, builder = open_library()
+    logger.said.clear()
+    word = kind.rstrip("01")
     strong = 1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED)
     network = builder.create_network(strong if word == "strong" else 0)
     parser = trt.OnnxParser(network, logger)
     if not parser.parse(model):
         why = [parser.get_error(i).desc()[:300] for i in range(parser.num_errors)]
-        return Built(None, 0.0, why or said[-2:] or ["not parsed"], timings)
+        return Built(None, 0.0, why or logger.said[-2:] or ["not parsed"], timings)
     mark(network, marked)
     config = builder.create_builder_config()
     config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
     config.clear_flag(trt.BuilderFlag.TF32)
-    if word in ("weak", "int8"):
+    if word in ("weak", "int"):
         config.set_flag(trt.BuilderFlag.FP16)
-    if word == "int8":
+    if word == "int":
         config.set_flag(trt.BuilderFlag.INT8)
     if kind != word:
-        config.builder_optimization_level = 1
+        config.builder_optimization_level = int(kind[-1])
     cache = config.create_timing_cache(timings)
     config.set_timing_cache(cache, ignore_mismatch=True)
     add_profile(builder, network, config, feeds)
@@ -81,7 +124,7 @@ def build(
     plan = builder.build_serialized_network(network, config)
     seconds = time.monotonic() - began
     kept = bytes(config.get_timing_cache().serialize())
-    return Built(None if plan is None else bytes(plan), seconds, said, kept)
+    return Built(None if plan is None else bytes(plan), seconds, list(logger.said), kept)
 
 
 def mark(network: Any, names: Sequence[str]) -> None:
@@ -115,8 +158,7 @@ def run(plan: bytes, feeds: Mapping[str, np.ndarray], times: int = 1) -> dict[st
 
     from narrowdown.engines.backends.tensorrt.cuda import Stream
 
-    logger = trt.Logger(trt.Logger.ERROR)
-    trt.init_libnvinfer_plugins(logger, "")
+    logger, _ = open_library()
     engine = trt.Runtime(logger).deserialize_cuda_engine(plan)
     told = engine.create_engine_inspector().get_engine_information(trt.LayerInformationFormat.JSON)
     context, stream, outputs = engine.create_execution_context(), Stream(), []

@@ -3,8 +3,11 @@ the failure tells nothing."""
 
 from collections.abc import Callable
 
+import msgspec
+
 from narrowdown.engines.asking import PASSES, Answer, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
+from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.tensor_errors import Packing, Watched, watch_tensors
 
@@ -21,7 +24,7 @@ def fails(question: Question) -> Answer:
     return Answer("fails", scores={name: Score(name, rel_l2=0.5) for name in named})
 
 
-def watch(told: Told) -> tuple[Watched, int]:
+def watch(told: Told, index: GraphIndex = INDEX) -> tuple[Watched, int]:
     """What was seen, and how many questions that took."""
     asked: list[Question] = []
 
@@ -30,7 +33,7 @@ def watch(told: Told) -> tuple[Watched, int]:
         return told(question)
         yield
 
-    asking = watch_tensors(Oracle(INDEX, put, tuple(range(N))), Packing(1 << 20, 2))
+    asking = watch_tensors(Oracle(index, put, tuple(range(N))), Packing(1 << 20, 2))
     while True:
         try:
             next(asking)
@@ -46,6 +49,17 @@ def test_a_tensor_that_cannot_be_marked_is_found_by_halving() -> None:
     assert asked == 5  # all, a half, a quarter that fails still, and the others
     assert set(seen.inherited) == {*range(2, N), LAST} - {1}
     assert (seen.skipped, seen.reason) == ([1], "no")
+
+
+def test_codes_are_left_out_where_they_are_refused() -> None:
+    def told(question: Question) -> Answer:
+        return unknown("build-failed", "no") if {3, 4} <= set(question.watch) else fails(question)
+
+    coded = (
+        msgspec.structs.replace(n, op="QuantizeLinear") if n.id == 2 else n for n in INDEX.nodes
+    )
+    seen, asked = watch(told, msgspec.structs.replace(INDEX, nodes=tuple(coded)))
+    assert (asked, seen.skipped) == (2, [3])
 
 
 def test_what_watching_cures_tells_nothing() -> None:
