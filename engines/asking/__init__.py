@@ -184,12 +184,14 @@ class Fed(msgspec.Struct, frozen=True):
     """The whole model is fed these samples, each of which is told, in place of the one that the
     search works on. ``inputs``: digest of the inputs that hold them, "": the session's. ``runs`` of
     the build, 0: as many as a verdict needs. ``nudge``: inputs are moved by one unit in the last
-    place, another draw in each run."""
+    place, another draw in each run. ``apart``: each step of a loop is fed the reference's state, and
+    told."""
 
     samples: tuple[str, ...]
     inputs: str = ""
     runs: int = 0
     nudge: Literal["", "inputs"] = ""
+    apart: bool = False
 
 
 class Question(msgspec.Struct, frozen=True):

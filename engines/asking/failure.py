@@ -8,13 +8,12 @@ from narrowdown.engines.compare.criterion import Signature
 from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
     REFUSALS,
-    exceed,
     judge_check,
     judge_whole,
     sign_failure,
     worst,
 )
-from narrowdown.engines.compare.loops import read_steps
+from narrowdown.engines.compare.loops import choose_step
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import ALL_HELD, Measurement, SampleResult
 
@@ -62,10 +61,7 @@ def _find_own(ctx: StepContext, findings: Findings, result: SampleResult) -> Sub
         return result
     yield Note("does a step fail by itself, fed the reference's state?")
     probe = probe_whole(ctx, findings, samples=(result.sample,), held=ALL_HELD, curve=True)
-    own = read_steps((yield from asked(probe)), result.sample)
-    if not exceed(own, findings.rule):
-        return result
-    return choose_result(Measurement(results=own), findings.rule)
+    return choose_step((yield from asked(probe)), result, findings.rule)
 
 
 def choose_feed(findings: Findings, sample: str) -> str:

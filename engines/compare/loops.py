@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.probe import HUGE, Answer, Measurement, SampleInfo, SampleResult
@@ -50,6 +51,13 @@ def draw_curve(
 def read_steps(m: Measurement, sample: str) -> tuple[SampleResult, ...]:
     """The result of each step of a sequence; none where these were not kept."""
     return msgspec.convert(m.facts.get("curve", {}).get(sample, ()), tuple[SampleResult, ...])
+
+
+def choose_step(m: Measurement, result: SampleResult, rule: Criterion) -> SampleResult:
+    """The worst step that fails by itself, of a loop whose steps were each fed the reference's state;
+    ``result``, which is that of the loop, where none does."""
+    own = read_steps(m, result.sample)
+    return choose_result(Measurement(results=own), rule) if exceed(own, rule) else result
 
 
 def sum_up_curve(rows: Sequence[CurveRow], carrier: str) -> dict[str, object]:

@@ -23,6 +23,7 @@ from narrowdown.engines.compare.judge import (
     worst,
     worst_run,
 )
+from narrowdown.engines.compare.loops import choose_step
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex
@@ -138,14 +139,15 @@ def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:
     before, oracle = ask.findings, make_oracle(ask)
 
     yield Note("does the model still fail without this case?")
-    fed: Measurement = yield from oracle.feed(
-        oracle.feeds,
-        uncured=False,
+    question = Question(
+        fed=Fed(oracle.feeds),
         right=frozenset(cut.patches),
         keep=frozenset(cut.keep),
         righted=frozenset(cut.righted),
+        build=0,
     )
-    m = worst_run(fed, ask.criterion)
+    answer: Answer = yield from oracle.ask(question)
+    m = worst_run(answer.measured, ask.criterion)
     if m.status != "ok":
         return Left(before)
     # Nobody can call these right or wrong (``compare`` asks about none of them), so no further
@@ -164,6 +166,14 @@ def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:
     result = next(r for r in m.results if r.sample == sample)
     # A row may fail in its batch only, so the batch is what the next round searches on.
     feed = sample.partition("/")[0]
+    if msgspec.structs.replace(before, sample=sample).loop is not None:
+        answer = yield from oracle.ask(
+            msgspec.structs.replace(question, fed=Fed((sample,), apart=True))
+        )
+        result = choose_step(answer.measured, result, ask.criterion)
+        if result.sample == sample:  # it grows in what is carried: no node is to be found
+            return Left(after, error)
+        sample = feed = result.sample
     signature = sign_failure(result, ask.criterion, sample)
     if is_infinite(before):
         # Of what was infinite nobody asks whether rounding makes it. Of what is left it may (boxes

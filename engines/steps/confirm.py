@@ -362,7 +362,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=16,
+    version=17,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

@@ -233,6 +233,7 @@ class _Measuring:
         a run. Raises ``EngineFault``."""
         held = {*self.probe.held, *(() if loop.own else loop.tokens)}
         held |= loop.inputs if "*" in held else set()
+        first: list[dict[str, _Pair]] = []
         for run, results in enumerate(self.results):
             pairs: list[dict[str, _Pair]] = []
             fed: dict[int, Array] = {}
@@ -251,8 +252,12 @@ class _Measuring:
                 fed = {self.index.by_name[n]: a for n, a in back.items() if n not in held}
             # What one more sequence takes: the builds of its sizes as well.
             self.run_seconds = before + time.monotonic() - begun
+            first = first or pairs
+            if run and all(map(_same_step, first, pairs)):
+                results.append(self.results[0][-1])
+                continue
+            self.differs[run] |= run > 0
             results.append(SampleResult(sample, outputs=self._score_sequence(pairs)))
-            self.differs[run] = results[-1] != self.results[0][-1]
             if self.probe.curve and run == 0:
                 chosen = set(loop.tokens.values())  # of which alone the curve tells answers
                 self.facts.setdefault("curve", {})[sample] = [
@@ -957,6 +962,12 @@ def _round(value: Array, storage: np.dtype[Any]) -> tuple[Array, float, bool, bo
         return stored, 0.0, overflows, vanishes
     distance = min(HUGE, (difference / square) ** 0.5) if square > 0 else HUGE
     return stored, distance, overflows, vanishes
+
+
+def _same_step(one: Mapping[str, _Pair], other: Mapping[str, _Pair]) -> bool:
+    """Whether the engine gave the same in both, and gave it all."""
+    given = [(one[name][0], other[name][0]) for name in one]
+    return all(a is not None and b is not None and _same_bits(a, b) for a, b in given)
 
 
 def _same_bits(a: Array, b: Array) -> bool:

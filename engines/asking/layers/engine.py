@@ -19,7 +19,7 @@ from narrowdown.engines.compare.judge import (
     unpatched,
 )
 from narrowdown.engines.graph import ranges
-from narrowdown.engines.probe import HUGE, Candidate, Measure, Measurement, Score
+from narrowdown.engines.probe import ALL_HELD, HUGE, Candidate, Measure, Measurement, Score
 
 KINDS = {"fail": "fails", "pass": "passes", "unresolved": "unknown"}
 # A simplified part fails like itself with a tenth of its own error and more, as a part does like
@@ -67,7 +67,8 @@ def phrase(inquiry: Inquiry, question: Question) -> Measure:
         nudge=fed.nudge,
         rewrite=question.rewrite[0],
         rewrite_at=question.rewrite[1],
-        held=() if part else ctx.problem.held,
+        held=ALL_HELD if fed.apart else () if part else ctx.problem.held,
+        curve=fed.apart,
     )
 
 
