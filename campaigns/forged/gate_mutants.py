@@ -73,9 +73,9 @@ MUTANTS = (
     ),
     Mutant(
         "trigger",
-        "wizard/cli/trigger.py",
-        "trust.admit(base, arguments.yes_run_scripts)",
-        f"trust.admit(base, {_ALL})",
+        "wizard/cli/from_session.py",
+        "consent = trust.admit(base, arguments.yes_run_scripts)",
+        f"consent = trust.admit(base, {_ALL})",
     ),
     Mutant(
         "ladder of a session",

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.cli.artifacts import sort, tally
+from narrowdown.wizard.cli.step import sort_artifacts, tally_verdicts
 
 
 @pytest.fixture
@@ -24,7 +24,9 @@ def rows(tmp_path: Path) -> list[dict[str, Any]]:
 
 
 def test_names_and_folders(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    assert sort(rows, ["logs/look.txt"], Store(tmp_path), tmp_path / "art", began=0.0) == []
+    assert (
+        sort_artifacts(rows, ["logs/look.txt"], Store(tmp_path), tmp_path / "art", began=0.0) == []
+    )
     found = {
         str(p.relative_to(tmp_path / "art")): p.read_text()
         for p in (tmp_path / "art").rglob("*")
@@ -44,18 +46,18 @@ def test_names_and_folders(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
 
 def test_sorting_again_changes_nothing(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     place = tmp_path / "art"
-    assert sort(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0) == []
-    assert sort(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0) == []
+    assert sort_artifacts(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0) == []
+    assert sort_artifacts(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0) == []
     (changed,) = place.glob("good/*")
     changed.write_text("mine")
-    (said,) = sort(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0)
+    (said,) = sort_artifacts(rows, ["logs/look.txt"], Store(tmp_path), place, began=5.0)
     assert "other content" in said
     assert changed.read_text() == "mine"
     assert len([p for p in place.rglob("*") if p.is_file()]) == 4
 
 
 def test_what_was_not_there_is_said_once(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
-    (said,) = sort(rows, ["none.txt"], Store(tmp_path), tmp_path / "art", began=0.0)
+    (said,) = sort_artifacts(rows, ["none.txt"], Store(tmp_path), tmp_path / "art", began=0.0)
     assert said == "The artifact 'none.txt' was not there 4 times: was it meant to be made?"
     assert not (tmp_path / "art").exists()
 
@@ -68,12 +70,15 @@ def test_a_replay_of_an_engine_without_a_selector_is_explained(
     tmp_path: Path, rows: list[dict[str, Any]], builds: bool, words: str
 ) -> None:
     """TensorRT 11 has none; a checker of the user's may well have forgotten it."""
-    (said,) = sort(
+    (said,) = sort_artifacts(
         rows, ["replay.json"], Store(tmp_path), tmp_path / "art", began=0.0, builds=builds
     )
     assert words in said
 
 
 def test_the_last_words(rows: list[dict[str, Any]]) -> None:
-    assert tally(rows) == "Finished 4 iteration(s) | Passed: 1/4 | Pass Rate: 25.0% | Unresolved: 1"
-    assert tally(rows[:1]) == "Finished 1 iteration(s) | Passed: 1/1 | Pass Rate: 100.0%"
+    assert (
+        tally_verdicts(rows)
+        == "Finished 4 iteration(s) | Passed: 1/4 | Pass Rate: 25.0% | Unresolved: 1"
+    )
+    assert tally_verdicts(rows[:1]) == "Finished 1 iteration(s) | Passed: 1/1 | Pass Rate: 100.0%"

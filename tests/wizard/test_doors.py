@@ -81,7 +81,7 @@ def test_nothing_is_made_of_a_session_that_goes_on_before_it_is_agreed_to(
     theirs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``after`` made the new session first, and asked then."""
-    for door in ("follow_up", "tui.library", "cli.trigger"):
+    for door in ("follow_up", "tui.library", "cli.from_session"):
         monkeypatch.setattr(
             f"narrowdown.wizard.{door}.begin_after", lambda *_, **__: pytest.fail("it was made")
         )

@@ -1,5 +1,5 @@
-"""``edit`` and ``after``: a new session that takes over what another has measured and still holds,
-with another set-up or with what follows a failing case."""
+"""``edit``, ``after`` and ``trigger``: a new session that takes over what another has measured and
+still holds, with another set-up or with what follows a failing case."""
 
 import argparse
 from typing import Any
@@ -7,7 +7,10 @@ from typing import Any
 from narrowdown.wizard import passed_variables, trust
 from narrowdown.wizard.changed_problem import UNSET, begin, change_problem, list_changes
 from narrowdown.wizard.cli import run
+from narrowdown.wizard.cli.flow import writable
+from narrowdown.wizard.cli.step import follow
 from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.problem import OPTIONS, Problem
 from narrowdown.wizard.problem_options import score
 from narrowdown.wizard.schedulers import require_cluster
@@ -75,3 +78,24 @@ def options_given(arguments: argparse.Namespace) -> dict[str, Any]:
             f"--{option} is given, and --default {option} leaves it out: leave one of the two out."
         )
     return {**given, **{name: UNSET[name] for name in dropped}}
+
+
+STEP = "trigger"
+
+
+def trigger(arguments: argparse.Namespace) -> int:
+    """Run the step ``trigger`` on the first case of an ended session. Raises Refusal, Untrusted,
+    SessionProblem."""
+    if arguments.output:
+        writable(arguments.output)
+    source, where = folders.find(arguments.session), require_cluster(arguments.executor)
+    base = folders.describe(source).problem
+    # Before anything of it is made; nothing of what was read was typed.
+    consent = trust.admit(base, arguments.yes_run_scripts)
+    if arguments.detach:
+        raise BadUsage("This cannot be detached; stopped, 'narrowdown resume' goes on with it.")
+    passed_variables.refuse(base, arguments.pass_env, where)
+    params = {"budget": str(arguments.most)} if arguments.most else {}
+    place, _ = begin_after(source, step=STEP, params=params, executor=where)
+    ours = {**vars(arguments), "name": STEP, "artifacts": [], "expect": None}
+    return follow(argparse.Namespace(**ours), place, consent)

@@ -81,7 +81,7 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "trigger",
-        Command("trigger", "trigger"),
+        Command("from_session", "trigger"),
         "what triggers a case: which sizes, types, attributes, values?",
         (
             ONE_SESSION,
@@ -376,7 +376,7 @@ COMMANDS: tuple[Entry, ...] = (
     ),
     Entry(
         "demo",
-        Command("demo", "demo"),
+        Command("run", "demo"),
         "a real model with a real failure on this machine, no GPU",
         (
             one(

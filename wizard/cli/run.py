@@ -1,4 +1,4 @@
-"""``open``, ``run``, ``resume`` and ``watch``: a session, its runner, and one display."""
+"""``open``, ``run``, ``demo``, ``resume`` and ``watch``: a session, its runner, and one display."""
 
 import argparse
 import sys
@@ -11,7 +11,7 @@ import msgspec
 
 from narrowdown.engines import installed
 from narrowdown.engines.consent import Consent
-from narrowdown.wizard import passed_variables, terminal, trust
+from narrowdown.wizard import demo as demos, passed_variables, terminal, trust
 from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
@@ -401,3 +401,17 @@ def screens(place: Path | None, arguments: argparse.Namespace, *, watching: bool
 
         return finish(left, code, text=True)
     return code
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    """``narrowdown demo [NAME]``: live in the terminal when there is one, else the same route as text with the recommended
+    answers."""
+    problem = demos.problem(arguments.name, folders.home().parent / "demo")
+    interactive = terminal.person_present() and arguments.display in ("auto", "tui")
+    if not (interactive and terminal.draws_screens()) and arguments.display in (
+        "auto",
+        "plain",
+    ):
+        terminal.show([demos.DEMOS[arguments.name].about], most=terminal.PAGE)
+    arguments.welcome = demos.DEMOS[arguments.name].about
+    return start(problem, arguments, person=interactive)[0]

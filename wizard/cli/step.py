@@ -2,24 +2,29 @@
 
 import argparse
 import re
+import shutil
 import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 import msgspec
 
 from narrowdown.engines import installed
 from narrowdown.engines.consent import Consent
+from narrowdown.engines.findings import Findings
 from narrowdown.engines.nearest import suggestion
-from narrowdown.engines.steps.base import RETIRED
+from narrowdown.engines.probe import HUGE
+from narrowdown.engines.steps.base import RETIRED, StepSpec, Told
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.surroundings import TABLE
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store.content import Store, atomic
 from narrowdown.wizard import passed_variables, terminal
-from narrowdown.wizard.cli import artifacts, run
+from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.follow import Follower
-from narrowdown.wizard.cli.results import nothing_failed, result
 from narrowdown.wizard.cli.shown import found
 from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.flow.load import in_words
@@ -109,7 +114,7 @@ def _sort_artifacts(arguments: argparse.Namespace, reading: Reading, visit: Visi
     """What each check or build left, by its verdict, where it was asked for; and how they ended."""
     rows = reading.table(visit.tables.get(TABLE, ""))
     if rows and arguments.artifacts:
-        for said in artifacts.sort(
+        for said in sort_artifacts(
             rows,
             arguments.artifacts,
             Store(reading.folder),
@@ -120,7 +125,7 @@ def _sort_artifacts(arguments: argparse.Namespace, reading: Reading, visit: Visi
             terminal.say(said)
     if rows and arguments.display != "none":
         aside = arguments.json or arguments.display == "json"
-        print(artifacts.tally(rows), file=sys.stderr if aside else sys.stdout)
+        print(tally_verdicts(rows), file=sys.stderr if aside else sys.stdout)
 
 
 def wanted(arguments: argparse.Namespace) -> list[str]:
@@ -182,3 +187,129 @@ def parameters(name: str, given: list[str]) -> dict[str, str]:
         wants = in_words(said, key) if key in params else f"{said}."
         raise BadUsage(f"--with {key}={params.get(key, '')}: {wants}") from None
     return params
+
+
+Table = list[dict[str, Any]]
+
+
+def result(
+    visit: Visit, table: Callable[[str], Table], model: str | None, good: str | None, session: str
+) -> dict[str, Any]:
+    """The object of ``--json``. ``model`` and ``good``: paths of the models that were written, None
+    where there is none."""
+    spec, outcome = STEPS[visit.step], dict(visit.outcome or {})
+    made = spec.json(
+        Told(
+            outcome=outcome,
+            findings=visit.findings or Findings(),
+            tables={
+                name: table(digest) for name, digest in visit.tables.items() if name != "bundle"
+            },
+            speculative=visit.speculative,
+            cached=visit.cached,
+            builds=visit.builds,
+        )
+    )
+    common = {"seconds": visit.seconds, "message": outcome.get("message", ""), "session": session}
+    paths: dict[str, str | None] = {}
+    if spec.makes:
+        paths["model"] = model
+    if {"case", "confirmed"}.intersection(spec.makes):
+        paths["good_model"] = good
+    told: dict[str, Any] = _tell_finite(
+        {**made, **paths, **{k: value for k, value in common.items() if k not in made}}
+    )
+    return told
+
+
+def nothing_failed(spec: StepSpec[Any], told: Mapping[str, Any]) -> dict[str, object]:
+    """What stands for "the whole model did not fail" in the step's own fields, also where it was
+    refused before it began; nothing where the step says so itself, in one of the words that it has
+    for it."""
+    ends = [e for e in spec.ends if e.end == "not-reproduced" and e.field in told]
+    if any(told[e.field] == e.value for e in ends):
+        return {}
+    return {e.field: e.value for e in ends[:1]}
+
+
+def _tell_finite(told: Any) -> Any:
+    """The same with ``null`` for each number that is not finite. An object that has some names them
+    in ``not_finite``, as what was never measured is ``null`` too."""
+    if isinstance(told, Mapping):
+        lost = [
+            key for key, value in told.items() if isinstance(value, float) and abs(value) >= HUGE
+        ]
+        kept = {key: None if key in lost else _tell_finite(value) for key, value in told.items()}
+        return {**kept, "not_finite": lost} if lost else kept
+    if isinstance(told, (list, tuple)):
+        return [_tell_finite(value) for value in told]
+    return None if isinstance(told, float) and abs(told) >= HUGE else told
+
+
+REPLAY = "replay.json"  # as Polygraphy's guide calls it
+FOLDERS = {"pass": "good", "fail": "bad", "unresolved": "unresolved"}
+
+
+def sort_artifacts(
+    rows: Iterable[dict[str, Any]],
+    wanted: Iterable[str],
+    store: Store,
+    folder: Path,
+    began: float,
+    *,
+    builds: bool = False,
+) -> list[str]:
+    """Copy every artifact to
+    ``folder/{good,bad,unresolved}/<stem>_<date>_<time>_N<iteration><ending>``.
+
+    ``rows``: the step's table of iterations. ``began``: when the session was made, seconds since
+    the epoch, so that sorting again makes the same names. ``builds``: they are of an engine's
+    builds, of no check of the user's. Returns sentences on what could not be sorted. Raises
+    OSError.
+    """
+    stamp = time.strftime("%m-%d-%y_%H-%M-%S", time.localtime(began))
+    problems: list[str] = []
+    missing: dict[str, int] = {}
+    for row in rows:
+        for name in wanted:
+            digest = row["artifacts"].get(name)
+            if digest is None:
+                missing[name] = missing.get(name, 0) + 1
+                continue
+            path = PurePath(name)
+            target = (
+                folder
+                / FOLDERS[row["verdict"]]
+                / f"{path.stem}_{stamp}_N{row['iteration']}{path.suffix}"
+            )
+            source = store.path(digest)
+            if target.exists():
+                if target.read_bytes() != source.read_bytes():
+                    problems.append(
+                        f"'{target}' is there already with other content; it was left as it is."
+                    )
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with atomic(target) as temporary:
+                shutil.copyfile(source, temporary)
+    for name, count in missing.items():
+        times = "once" if count == 1 else f"{count} times"
+        if builds and name == REPLAY:
+            problems.append(
+                f"No '{name}' was made {times}: a tactic replay holds what an algorithm selector chose; this engine has none. "
+                "'narrowdown step tactics' compares its choices, which the session keeps."
+            )
+        else:
+            problems.append(
+                f"The artifact '{name}' was not there {times}: was it meant to be made?"
+            )
+    return problems
+
+
+def tally_verdicts(rows: Iterable[dict[str, Any]]) -> str:
+    """How the iterations ended, in the words that scripts around Polygraphy look for."""
+    verdicts = [row["verdict"] for row in rows]
+    total, passed, unresolved = len(verdicts), verdicts.count("pass"), verdicts.count("unresolved")
+    rate = 100 * passed / total if total else 0.0
+    beside = f" | Unresolved: {unresolved}" if unresolved else ""
+    return f"Finished {total} iteration(s) | Passed: {passed}/{total} | Pass Rate: {rate}%{beside}"

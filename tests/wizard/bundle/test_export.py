@@ -25,9 +25,8 @@ from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.known.generator import Program
 from narrowdown.engines.probe import Candidate, Inspect, Measurement
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.bundle.case import write_case
 from narrowdown.wizard.bundle.check_script import Asked, say_needs
-from narrowdown.wizard.bundle.export import NothingToExport, export, hand_on
+from narrowdown.wizard.bundle.export import NothingToExport, export, hand_on, write_case
 from narrowdown.wizard.bundle.issue import issue, readme
 from narrowdown.wizard.bundle.models import (
     _write_files,

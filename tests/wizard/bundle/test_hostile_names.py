@@ -20,8 +20,8 @@ from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.spec import EngineSpec, parse
-from narrowdown.wizard.bundle.case import printable, write_case
 from narrowdown.wizard.bundle.check_script import Asked, engine_part, list_judging_values, script
+from narrowdown.wizard.bundle.export import printable, write_case
 from narrowdown.wizard.report.portable import Traces
 from narrowdown.wizard.words import visible
 
