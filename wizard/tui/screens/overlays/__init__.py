@@ -5,9 +5,14 @@ from narrowdown.wizard.tui.narrative import Entry
 from narrowdown.wizard.tui.screens.overlays.asking import Field, Fields, NoteCard
 from narrowdown.wizard.tui.screens.overlays.card import Card
 from narrowdown.wizard.tui.screens.overlays.listed import Choice, Choose, CommandsCard, Listed
-from narrowdown.wizard.tui.screens.overlays.log import LogCard
 from narrowdown.wizard.tui.screens.overlays.pick import Pick, PickFile
-from narrowdown.wizard.tui.screens.overlays.reading import Drawing, PlainCard, Reading, Welcome
+from narrowdown.wizard.tui.screens.overlays.reading import (
+    Drawing,
+    LogCard,
+    PlainCard,
+    Reading,
+    Welcome,
+)
 
 __all__ = [
     "Card", "Choice", "Choose", "CommandsCard", "Drawing", "Entry", "Field", "Fields", "Listed", "LogCard", "NoteCard",
