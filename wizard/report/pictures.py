@@ -30,7 +30,7 @@ from narrowdown.wizard.cells import (
     fit,
     row,
 )
-from narrowdown.wizard.report.strip import MEANING, STATES, Span, Strip, columns, where
+from narrowdown.wizard.report.strip import MEANING, STATES, Strip, columns, where
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.words import count, show_error
 
@@ -153,7 +153,7 @@ def _marks(places: Sequence[tuple[int, str]], left: int, width: int, glyphs: Gly
     return [row([(" " * left, ""), (line, "bold $fails")]), *named]
 
 
-def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> list[Row]:
+def strip(model: Strip, trying: Sequence[int], width: int, glyphs: Glyphs) -> list[Row]:
     """The model as a strip of cells, first node to last; below it the smallest part that fails and
     the part that is tried now, and what the cells mean. Nothing before a part was tried."""
     if width < 12 or not (model.said or trying):
@@ -162,12 +162,12 @@ def strip(model: Strip, trying: Sequence[Span], width: int, glyphs: Glyphs) -> l
     marks = dict(zip(STATES, glyphs.cells, strict=True))
     shown = columns(model, wide)
     rows = [row((marks[state], _CELLS[state]) for state in shown)]
-    for spans, name, style in (
+    for nodes, name, style in (
         (model.suspects, "suspects", "bold $fails"),
-        (tuple(trying), "trying now", ""),
+        (trying, "trying now", ""),
     ):
-        if spans:
-            inside = where(spans, model.whole, wide)
+        if nodes:
+            inside = where(nodes, model.whole, wide)
             rows.append(_span_row(inside, name, style, max(wide, width), glyphs))
     entries: list[list[Part]] = [
         [(marks[state], _CELLS[state]), (f" {MEANING[state]}", "$quiet")]

@@ -13,7 +13,8 @@ import msgspec
 from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.report.probe_words import Outcome, part, tried, verdict
-from narrowdown.wizard.report.strip import Span, Strip, Trail, parse
+from narrowdown.wizard.report.strip import Strip, Trail
+from narrowdown.wizard.report.vicinity import ids
 from narrowdown.wizard.session.events import (
     AnyEvent,
     ProbeFinished,
@@ -51,9 +52,8 @@ class Hunt(msgspec.Struct, frozen=True):
     resumed: bool = False  # this run goes on with one that was cancelled or broken off
     began: float = 0.0  # when the run started
     strip: Strip = Strip()  # what is known of each node
-    trying: tuple[
-        Span, ...
-    ] = ()  # the part that the oldest running probe tries, () for none or the whole model
+    # Nodes of the part that the oldest running probe tries, () for none or the whole model.
+    trying: tuple[int, ...] = ()
     whole: int = 0  # nodes of the model that is searched: the cleaned one, once it was cleaned up; 0: not known yet
 
 
@@ -110,7 +110,7 @@ class Board:
             resumed,
             self._began,
             self._trail.strip,
-            parse(trying),
+            ids(trying),
             self._trail.whole,
         )
 

@@ -223,8 +223,8 @@ def _stopped(scene: Scene) -> Trouble:
         reason = scene.work.text or (closed.reason if closed else "")
     parts = [reason] if reason and reason != "stopped" else []
     parts.append("Stopped. Everything measured is kept.")
-    if 0 < (strip := scene.hunt.strip).many < strip.whole:
+    if 0 < (left := len(scene.hunt.strip.suspects)) < scene.hunt.strip.whole:
         parts.append(
-            f"The smallest part that fails so far: {strip.many:,} of {count(strip.whole, 'node')}."
+            f"The smallest part that fails so far: {left:,} of {count(scene.hunt.strip.whole, 'node')}."
         )
     return Trouble("notice", "Stopped", " ".join(parts), next="Press {retry} to go on.")

@@ -261,7 +261,7 @@ def test_only_a_part_of_the_model_is_the_smallest_that_fails(session: FakeSessio
         )
     board.extend(script.events)
     assert [row.state for row in board.hunt.rows] == ["fails", "fails"]
-    assert board.hunt.strip.many == 10
+    assert len(board.hunt.strip.suspects) == 10
 
 
 async def test_what_the_runner_notes_is_shown_at_its_step_and_kept(

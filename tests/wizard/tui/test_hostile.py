@@ -158,7 +158,7 @@ def scene(name: str, rows: tuple[Row, ...] = (), route: tuple[Visit, ...] = ()) 
         flow(),
         Path("/tmp") / "s",
         state=State(id=name, opened=1.0, route=route),
-        hunt=Hunt(rows, 4, strip=Strip(2, ("wrong", "right"), ((0, 0),), 1, (name,))),
+        hunt=Hunt(rows, 4, strip=Strip(2, ("wrong", "right"), frozenset({0}), (name,))),
         work=Work(text=name, expected=9, done=3, workers=(Slot(1, "busy", name, 3.0, name),)),
         sight=Sight((-3.0, -1.0), 1, (place,)),
         problem=Problem(model=name, engine=name, reference=name),

@@ -194,7 +194,7 @@ def test_rows_of_a_run(session: FakeSession) -> None:
         (5, "nodes 96-119", "running"),
     ]
     assert board.hunt.finished == 4
-    assert board.hunt.strip.many == 48
+    assert len(board.hunt.strip.suspects) == 48
     assert rows[3].detail == "the engine crashed, signal 11"
 
 

@@ -170,8 +170,8 @@ def test_errors_are_drawn_between_a_floor_and_a_ceiling() -> None:
 
 def test_the_suspects_are_named_where_they_fill_the_row() -> None:
     model = Strip(
-        whole=400, cells=("wrong",) * 400, suspects=((0, 398),), many=399, said=("trying",)
+        whole=400, cells=("wrong",) * 400, suspects=frozenset(range(399)), said=("trying",)
     )
-    rows = [row.plain for row in pictures.strip(model, ((0, 397),), 40, UNICODE)]
+    rows = [row.plain for row in pictures.strip(model, range(398), 40, UNICODE)]
     assert [row.split()[0] for row in rows[1:3]] == ["suspects", "trying"]
     assert all(len(row) <= 40 for row in rows)

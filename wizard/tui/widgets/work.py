@@ -8,7 +8,7 @@ from textual.content import Content
 
 from narrowdown.wizard.report import pictures
 from narrowdown.wizard.report.probe_words import WORDS
-from narrowdown.wizard.report.strip import Span, Strip
+from narrowdown.wizard.report.strip import Strip
 from narrowdown.wizard.tui.board import Hunt, Row
 from narrowdown.wizard.tui.literal import clean, fit, paint, row
 from narrowdown.wizard.tui.scene import Work
@@ -76,7 +76,7 @@ def tell_pace(work: Work, hunt: Hunt, whole: int, now: float) -> tuple[str, ...]
     if not hunt.began or now <= hunt.began or work.paused:  # nothing counts while it waits
         return ()
     seconds = now - hunt.began
-    nodes = [n for n in (work.best, hunt.strip.many) if 0 < n < whole]
+    nodes = [n for n in (work.best, len(hunt.strip.suspects)) if 0 < n < whole]
     facts = [f"{duration(seconds)} so far"]
     facts += [f"smallest that fails {min(nodes):,} of {count(whole, 'node')}"] if nodes else []
     if hunt.finished > 2 and seconds >= 5:
@@ -144,7 +144,7 @@ def _took(probe: Row, now: float) -> float:
     return probe.seconds if probe.state != "running" else max(0.0, now - probe.started)
 
 
-class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
+class Model(Lines[tuple[Strip, tuple[int, ...]]]):
     """The model as a strip of cells, and the last decisions in words."""
 
     most = 2  # decisions
@@ -154,7 +154,7 @@ class Model(Lines[tuple[Strip, tuple[Span, ...]]]):
         self.tell((hunt.strip, hunt.trying))
         return bool(hunt.strip.said or (hunt.trying and hunt.strip.whole))
 
-    def rows(self, told: tuple[Strip, tuple[Span, ...]], width: int) -> list[Content]:
+    def rows(self, told: tuple[Strip, tuple[int, ...]], width: int) -> list[Content]:
         model, trying = told
         rows = paint(pictures.strip(model, trying, width, self.glyphs))
         for said in model.said[: -self.most - 1 : -1]:
