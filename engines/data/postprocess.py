@@ -8,16 +8,12 @@ from typing import Any
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import held, scripting
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import scripting
+from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.sources import TopK, postprocess_script, split_function, top_k
 
 FUNCTION = "postprocess_outputs"
 _KIND = "postprocess script"
-
-
-class PostprocessProblem(InputProblem):
-    """The outputs cannot be postprocessed as the user asked."""
 
 
 class IterationResult(dict[str, Any]):
@@ -39,19 +35,18 @@ def apply_postprocess(
 ) -> dict[str, Array]:
     """The outputs after ``postprocess``: one script, ``SCRIPT.py[:FUNCTION]``, or any number of
     top-K. ``folder``: where the script runs, if it is there, else its own. ``digest``: of the
-    script, "" where it does not matter. Raises ``PostprocessProblem``."""
-    try:
-        if path := postprocess_script(postprocess):
-            source = next(text for text in postprocess if top_k(text) is None)
-            given = IterationResult({name: writable_copy(a) for name, a in outputs.items()}, runner)
-            return _run_script(
-                Path(path), split_function(source)[1] or FUNCTION, given, folder, digest
-            )
+    script, "" where it does not matter. Raises ``ScriptProblem``."""
+    path = postprocess_script(postprocess)
+    if not path:
         return _largest_indices([found for text in postprocess if (found := top_k(text))], outputs)
-    except (PostprocessProblem, held.NotAgreed):
-        raise
-    except InputProblem as error:
-        raise PostprocessProblem(str(error)) from error
+    file = Path(path)
+    source = next(text for text in postprocess if top_k(text) is None)
+    function = split_function(source)[1] or FUNCTION
+    where = folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
+    given = IterationResult({name: writable_copy(a) for name, a in outputs.items()}, runner)
+    takes = "one argument, the outputs by name"
+    returned = scripting.run_script(_KIND, file, function, where, digest, takes, given)
+    return _check_returned(returned, f"{function}() in '{file.name}'")
 
 
 # -- top-K
@@ -62,9 +57,7 @@ def _largest_indices(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> di
     for name in by_output:
         if name and name not in outputs:
             there = ", ".join(f"'{n}'" for n in list(outputs)[:6])
-            raise PostprocessProblem(
-                f"--postprocess: the model has no output '{name}'. It has {there}."
-            )
+            raise ScriptProblem(f"--postprocess: the model has no output '{name}'. It has {there}.")
     made = dict(outputs)
     for name, value in outputs.items():
         if (each := by_output.get(name) or by_output.get("")) is not None:
@@ -74,7 +67,7 @@ def _largest_indices(chosen: Sequence[TopK], outputs: Mapping[str, Array]) -> di
 
 def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
     """int64: where along ``axis`` the ``k`` largest values are, the largest first, of equal ones
-    the first; all where there are fewer; NaN last. Raises ``PostprocessProblem`` for strings, and
+    the first; all where there are fewer; NaN last. Raises ``ScriptProblem`` for strings, and
     where there is no such axis."""
     if value.dtype.kind in "OSUT" or not -value.ndim <= axis < value.ndim:
         what = (
@@ -82,7 +75,7 @@ def top_indices(name: str, value: Array, k: int, axis: int) -> Array:
             if value.dtype.kind in "OSUT"
             else f"has {value.ndim} dimensions, so no axis {axis}"
         )
-        raise PostprocessProblem(
+        raise ScriptProblem(
             f"--postprocess: the output '{name}' {what}; top-{k} cannot be taken of it."
         )
     # Integers and booleans are turned around bit by bit: a minus sign would wrap around.
@@ -100,45 +93,26 @@ def writable_copy(value: Array) -> Array:
     return np.array(value, np.float32) if wide else np.array(value)
 
 
-def _run_script(
-    file: Path, function: str, given: IterationResult, folder: str, digest: str
-) -> dict[str, Array]:
-    scripting.refuse_changed(_KIND, file, digest)
-    where = folder if folder and Path(folder).is_dir() else str(file.absolute().parent)
-    told = (_KIND, file, function)
-    takes = "one argument, the outputs by name"
-    # Loaded afresh for every call, as Polygraphy does: nothing of an earlier call is left in it.
-    with scripting.open_script(*told, where) as found:
-        if isinstance(found, type):
-            found = scripting.call_function(*told, found, where, takes)
-        returned = scripting.call_function(*told, found, where, takes, given)
-        return _check_returned(returned, f"{function}() in '{file.name}'")
-
-
 def _check_returned(returned: Any, who: str) -> dict[str, Array]:
     if returned is None or not hasattr(returned, "items"):
         what = "nothing" if returned is None else f"a value of type {type(returned).__name__}"
-        raise PostprocessProblem(
-            f"{who} returned {what}; let it return the outputs, arrays by name."
-        )
+        raise ScriptProblem(f"{who} returned {what}; let it return the outputs, arrays by name.")
     try:
         made = {name: np.asarray(value) for name, value in returned.items()}
     except Exception as error:
-        raise PostprocessProblem(
+        raise ScriptProblem(
             f"{who} returned what cannot be turned into arrays by name: {scripting.say_error(error)}"
         ) from error
     if not made:
-        raise PostprocessProblem(
+        raise ScriptProblem(
             f"{who} returned no outputs; let it return those to compare, arrays by name."
         )
     for name, value in made.items():
         if not isinstance(name, str):
-            raise PostprocessProblem(
-                f"{who} returned an output named {name!r:.80}; names are texts."
-            )
+            raise ScriptProblem(f"{who} returned an output named {name!r:.80}; names are texts.")
         strings = value.dtype.kind == "O" and all(isinstance(x, str) for x in value.ravel())
         if value.dtype.kind not in "biufSUT" and value.dtype.isbuiltin != 2 and not strings:
-            raise PostprocessProblem(
+            raise ScriptProblem(
                 f"{who} returned '{name}', which is not an array of numbers or strings."
             )
     return made

@@ -11,19 +11,15 @@ from typing import Any
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import held, scripting
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import scripting
 from narrowdown.engines.data.postprocess import writable_copy
+from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.sources import score_script, split_function
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.memory import HELD
 
 FUNCTION = "score"
 _KIND = "score script"
-
-
-class ScoreProblem(InputProblem):
-    """What the user counts by could not be applied."""
 
 
 class Sample(dict[str, Any]):
@@ -42,17 +38,16 @@ def apply_score(
     """The score of these outputs: what the script's function returns, or the share of rows whose
     largest value is where the label says. None where that is no finite number, as of outputs that
     are NaN. ``digest``: of the file, "" where it does not matter. A script runs in its own folder.
-    Raises ``ScoreProblem``."""
-    try:
-        if path := score_script(score):
-            return _run_script(
-                Path(path), split_function(score)[1] or FUNCTION, outputs, sample, digest
-            )
+    Raises ``ScriptProblem``."""
+    path = score_script(score)
+    if not path:
         return hold_to_labels(_read_labels(Path(score), digest), outputs, sample.index)
-    except (ScoreProblem, held.NotAgreed):
-        raise
-    except InputProblem as error:
-        raise ScoreProblem(str(error)) from error
+    file, function = Path(path), split_function(score)[1] or FUNCTION
+    where = str(file.absolute().parent)
+    given = {name: writable_copy(value) for name, value in outputs.items()}
+    takes = "two arguments, the outputs by name and the sample"
+    returned = scripting.run_script(_KIND, file, function, where, digest, takes, given, sample)
+    return _check_returned(returned, f"{function}() in '{file.name}'")
 
 
 # -- labels
@@ -61,7 +56,7 @@ def apply_score(
 def hold_to_labels(labels: Array, outputs: Mapping[str, Array], index: int) -> float:
     """The share of rows whose largest value along the last axis of the one output of class scores
     is at the label. ``labels``: whole numbers, one a row; the rows of sample 0 first, then those of
-    sample 1, of as many rows each. Raises ``ScoreProblem`` where there is no such output or are
+    sample 1, of as many rows each. Raises ``ScriptProblem`` where there is no such output or are
     several, and where labels are missing."""
     scores = {
         name: a
@@ -70,7 +65,7 @@ def hold_to_labels(labels: Array, outputs: Mapping[str, Array], index: int) -> f
     }
     if len(scores) != 1:
         found = ", ".join(f"'{name}'" for name in list(scores)[:4]) or "none"
-        raise ScoreProblem(
+        raise ScriptProblem(
             f"--score: labels are held against the one output of class scores, and the model has {len(scores)} ({found}). "
             "Write a score.py that says which."
         )
@@ -78,7 +73,7 @@ def hold_to_labels(labels: Array, outputs: Mapping[str, Array], index: int) -> f
     chosen = np.asarray(value).argmax(axis=-1).reshape(-1)
     mine = labels[index * len(chosen) : (index + 1) * len(chosen)]
     if len(mine) < len(chosen):
-        raise ScoreProblem(
+        raise ScriptProblem(
             f"--score: sample {index} has {len(chosen)} rows in '{name}', and of {len(labels)} labels {len(mine)} are left. "
             "Give one label for each row, in the order of the samples."
         )
@@ -89,9 +84,9 @@ def _read_labels(file: Path, digest: str) -> Array:
     try:
         data = regular.read(file, HELD)
     except (OSError, ValueError) as error:
-        raise ScoreProblem(f"The labels in '{file.name}' could not be read: {error}") from None
+        raise ScriptProblem(f"The labels in '{file.name}' could not be read: {error}") from None
     if digest and hashlib.sha256(data).hexdigest() != digest:
-        raise ScoreProblem(
+        raise ScriptProblem(
             f"'{file.name}' has changed since this session was opened; open a new session for the new content."
         )
     try:
@@ -101,28 +96,13 @@ def _read_labels(file: Path, digest: str) -> Array:
             else np.array([int(word) for word in data.decode().replace(",", " ").split()], np.int64)
         )
     except (ValueError, OSError, EOFError) as error:
-        raise ScoreProblem(
+        raise ScriptProblem(
             f"The labels in '{file.name}' cannot be read: {scripting.say_error(error)} "
             "Give whole numbers, as a .npy array or as text."
         ) from None
     if not isinstance(labels, np.ndarray) or labels.dtype.kind not in "iu":
-        raise ScoreProblem(f"The labels in '{file.name}' are no whole numbers.")
+        raise ScriptProblem(f"The labels in '{file.name}' are no whole numbers.")
     return labels.reshape(-1)
-
-
-# -- scripts
-
-
-def _run_script(
-    file: Path, function: str, outputs: Mapping[str, Array], sample: Sample, digest: str
-) -> float | None:
-    scripting.refuse_changed(_KIND, file, digest)
-    where, told = str(file.absolute().parent), (_KIND, file, function)
-    given = {name: writable_copy(value) for name, value in outputs.items()}
-    takes = "two arguments, the outputs by name and the sample"
-    with scripting.open_script(*told, where) as found:
-        returned = scripting.call_function(*told, found, where, takes, given, sample)
-    return _check_returned(returned, f"{function}() in '{file.name}'")
 
 
 def _check_returned(returned: Any, who: str) -> float | None:
@@ -130,7 +110,7 @@ def _check_returned(returned: Any, who: str) -> float | None:
         value = float(returned)
     except (TypeError, ValueError, OverflowError):
         what = "nothing" if returned is None else f"a value of type {type(returned).__name__}"
-        raise ScoreProblem(
+        raise ScriptProblem(
             f"{who} returned {what}; let it return one number, the larger the better."
         ) from None
     return value if math.isfinite(value) else None

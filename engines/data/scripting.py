@@ -15,6 +15,11 @@ from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.nearest import nearest
 from narrowdown.engines.store.content import digest_file
 
+
+class ScriptProblem(InputProblem):
+    """A user's script, or what the user gave in its place, could not be applied."""
+
+
 # How a user's script may end, beside returning.
 ENDS = (Exception, SystemExit, KeyboardInterrupt)
 
@@ -23,12 +28,12 @@ ENDS = (Exception, SystemExit, KeyboardInterrupt)
 def open_script(kind: str, file: Path, function: str, folder: str) -> Iterator[Any]:
     """What ``file`` calls ``function``, which can be called. Its folder is importable meanwhile,
     and its module is forgotten afterwards. Its code, and nothing else, runs in ``folder``.
-    ``kind``: for people, ``data loader``. Raises ``InputProblem``; ``NotAgreed`` where it, or what
+    ``kind``: for people, ``data loader``. Raises ``ScriptProblem``; ``NotAgreed`` where it, or what
     it imports of its folder, is not what was agreed to."""
     name = f"_narrowdown_script_{uuid.uuid4().hex}"
     spec = importlib.util.spec_from_file_location(name, file, loader=held.Loader(name, str(file)))
     if spec is None or spec.loader is None:
-        raise InputProblem(f"'{file.name}' cannot be loaded as a Python script.")
+        raise ScriptProblem(f"'{file.name}' cannot be loaded as a Python script.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     with contextlib.ExitStack() as stack:
@@ -40,12 +45,12 @@ def open_script(kind: str, file: Path, function: str, folder: str) -> Iterator[A
         except held.NotAgreed:
             raise
         except ENDS as error:
-            raise InputProblem(blame_line(kind, file, error)) from error
+            raise ScriptProblem(blame_line(kind, file, error)) from error
         found = getattr(module, function, None)
         if not callable(found):
             there = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
             near = nearest(function, there)
-            raise InputProblem(
+            raise ScriptProblem(
                 f"'{file.name}' has no function '{function}'{f': did you mean {near}?' if near else '.'}"
             )
         yield found
@@ -55,25 +60,38 @@ def call_function(
     kind: str, file: Path, function: str, found: Any, folder: str, takes: str, *given: Any
 ) -> Any:
     """What the script's ``function``, open as ``found``, returns of what is ``given``; it runs in
-    ``folder``. ``takes``: what it must take, for people. Raises ``InputProblem``."""
+    ``folder``. ``takes``: what it must take, for people. Raises ``ScriptProblem``."""
     try:
         with contextlib.chdir(folder):
             return found(*given)
     except ENDS as error:
         if _refuses_arguments(error):
             said = say_error(error)[:-1]
-            raise InputProblem(
+            raise ScriptProblem(
                 f"{function}() in '{file.name}' must take {takes} ({said})."
             ) from error
-        raise InputProblem(blame_line(kind, file, error)) from error
+        raise ScriptProblem(blame_line(kind, file, error)) from error
+
+
+def run_script(
+    kind: str, file: Path, function: str, folder: str, digest: str, takes: str, *given: Any
+) -> Any:
+    """What a function of the script, or an object of a class of it, returns of what is ``given``.
+    The script is loaded afresh for every call, as Polygraphy does: nothing of an earlier call is
+    left in it. ``digest``: as ``refuse_changed`` has it. Raises as ``open_script`` does."""
+    refuse_changed(kind, file, digest)
+    with open_script(kind, file, function, folder) as found:
+        if isinstance(found, type):
+            found = call_function(kind, file, function, found, folder, takes)
+        return call_function(kind, file, function, found, folder, takes, *given)
 
 
 def refuse_changed(kind: str, file: Path, digest: str) -> None:
-    """Raise ``InputProblem`` where the script is gone, or no longer of this digest ("": any)."""
+    """Raise ``ScriptProblem`` where the script is gone, or no longer of this digest ("": any)."""
     if not file.is_file():
-        raise InputProblem(f"There is no {kind} '{file}'.")
+        raise ScriptProblem(f"There is no {kind} '{file}'.")
     if digest and digest_file(file) != digest:
-        raise InputProblem(
+        raise ScriptProblem(
             f"'{file.name}' has changed since this session was opened; open a new session for the new content."
         )
 

@@ -21,6 +21,7 @@ from narrowdown.engines.compare import metrics, refusal
 from narrowdown.engines.compare.answers import CHUNK, answer
 from narrowdown.engines.data import postprocess, samples, score, tactic_replay
 from narrowdown.engines.data.samples import Span
+from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.data.sequences import Loop, take_back
 from narrowdown.engines.graph import external, load, rewrites
 from narrowdown.engines.graph.cut import Cut
@@ -709,7 +710,7 @@ class _Measuring:
 
     def _postprocess_pairs(self, pairs: Mapping[int, _Pair]) -> dict[str, _Pair]:
         """The model's own outputs (given, expected) as the user wants them compared. Raises
-        ``PostprocessProblem``."""
+        ``ScriptProblem``."""
         named_pairs = self._by_name(pairs)
         if not self.probe.postprocess:
             return named_pairs
@@ -729,7 +730,7 @@ class _Measuring:
             )
         )
         if more := [name for name in actual if name not in expected]:
-            raise postprocess.PostprocessProblem(
+            raise ScriptProblem(
                 f"The postprocess script gave the output '{more[0]}' for {probe.engine} and not for {probe.reference}; let it "
                 "give the same outputs for both."
             )
@@ -739,7 +740,7 @@ class _Measuring:
         self, sample: str, actual: Mapping[int, Array], expected: Mapping[int, Array], feed: Feed
     ) -> list[float | None]:
         """How good the user counts the engine's outputs and the reference's; empty where nobody
-        asks. Raises ``ScoreProblem``."""
+        asks. Raises ``ScriptProblem``."""
         if not self.probe.score or not self.finished:
             return []
         self.progress(SCORING)

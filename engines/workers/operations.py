@@ -24,8 +24,7 @@ from narrowdown.engines.consent import CHECK
 from narrowdown.engines.data import held, polygraphy, samples
 from narrowdown.engines.data.arrays import widen_for_file
 from narrowdown.engines.data.input_problem import InputProblem
-from narrowdown.engines.data.postprocess import PostprocessProblem
-from narrowdown.engines.data.score import ScoreProblem
+from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.graph import control_models, filekind, load, sanitize
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.model_problem import ModelProblem
@@ -184,12 +183,8 @@ def _measure_failure(error: Exception, seconds: float) -> Measurement:
             return Measurement(status="reference-failed", message=str(error))
         case held.NotAgreed():
             return Measurement(status="refused", message=str(error), facts={"changed": error.path})
-        case PostprocessProblem():
-            return Measurement(
-                status="refused", message=str(error), facts={"script": "postprocess"}
-            )
-        case ScoreProblem():
-            return Measurement(status="refused", message=str(error), facts={"script": "score"})
+        case ScriptProblem():
+            return Measurement(status="refused", message=str(error), facts={"script": True})
         case ModelProblem() | InputProblem() | TableProblem():
             return Measurement(status="refused", message=str(error))
         case Damaged():

@@ -865,7 +865,7 @@ def test_outputs_for_one_side_only_are_refused(small, tmp_path) -> None:
         "def postprocess_outputs(r):\n    return {r.runner_name.partition(':')[0]: r['y']}\n"
     )
     m = session.run(session.probe(EMULATE, postprocess=(str(tmp_path / "post.py"),)))
-    assert (m.status, m.facts) == ("refused", {"script": "postprocess"})
+    assert (m.status, m.facts) == ("refused", {"script": True})
     assert m.message.startswith(
         "The postprocess script gave the output 'emulate' for emulate:precision=fp16 and not for"
     )
