@@ -19,8 +19,7 @@ from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.report.document import to_json
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.report.summary import summary
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.problems import of_system
+from narrowdown.wizard.session import folder as folders, of_system
 
 if TYPE_CHECKING:
     import pandas

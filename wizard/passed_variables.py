@@ -20,8 +20,7 @@ from narrowdown.wizard import trust
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
-from narrowdown.wizard.session import folder as folders, removal
-from narrowdown.wizard.session.problems import SessionProblem, of_system
+from narrowdown.wizard.session import SessionProblem, folder as folders, of_system, removal
 
 
 class Handed(msgspec.Struct, frozen=True):

@@ -15,8 +15,7 @@ from narrowdown.engines import discovery, installed, options
 from narrowdown.engines.checker.command import DEBUG_MODEL, PLACEHOLDERS, join
 from narrowdown.engines.compare.criterion import METRICS
 from narrowdown.engines.compare.tolerance import read_bound
-from narrowdown.engines.data import golden_files
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, golden_files
 from narrowdown.engines.graph import filekind
 from narrowdown.engines.nearest import nearest, suggestion
 from narrowdown.engines.problem import Exported

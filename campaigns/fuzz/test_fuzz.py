@@ -85,8 +85,7 @@ def sentence(error: Exception) -> str:
 
 def model(data: bytes, folder: Path) -> str:
     from narrowdown.engines.backends import ceiling
-    from narrowdown.engines.graph import load
-    from narrowdown.engines.graph.model_problem import ModelProblem
+    from narrowdown.engines.graph import ModelProblem, load
     from narrowdown.engines.store.content import Store
 
     path = folder / "m.onnx"
@@ -108,8 +107,7 @@ def model(data: bytes, folder: Path) -> str:
 
 def inputs(ending: str) -> Read:
     def read(data: bytes, folder: Path) -> str:
-        from narrowdown.engines.data import files
-        from narrowdown.engines.data.input_problem import InputProblem
+        from narrowdown.engines.data import InputProblem, files
 
         path = folder / f"x{ending}"
         path.write_bytes(data)
@@ -126,8 +124,7 @@ def inputs(ending: str) -> Read:
 
 
 def outputs(data: bytes, folder: Path) -> str:
-    from narrowdown.engines.data import polygraphy
-    from narrowdown.engines.data.input_problem import InputProblem
+    from narrowdown.engines.data import InputProblem, polygraphy
 
     path = folder / "o.json"
     path.write_bytes(data)
@@ -181,8 +178,7 @@ def session(part: str) -> Read:
         from narrowdown.wizard.report.html import to_html
         from narrowdown.wizard.report.markdown import to_markdown
         from narrowdown.wizard.report.read import read as read_session
-        from narrowdown.wizard.session import folder as folders, journal
-        from narrowdown.wizard.session.problems import SessionProblem
+        from narrowdown.wizard.session import SessionProblem, folder as folders, journal
 
         place = folder / "session"
         shutil.copytree(walked(), place)

@@ -22,8 +22,7 @@ from narrowdown.wizard.report.document import to_json
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import to_markdown
 from narrowdown.wizard.report.read import read
-from narrowdown.wizard.session import folder as folders, journal
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem, folder as folders, journal
 
 from . import commands, mutate, strays
 

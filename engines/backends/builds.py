@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar
 from onnx import ModelProto
 
 from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault
-from narrowdown.engines.graph import converted, external
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, converted, external
 from narrowdown.engines.store import memory
 from narrowdown.engines.store.memory import HELD
 

@@ -21,9 +21,8 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from narrowdown.engines import installed
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import packed, polygraphy, scripting
+from narrowdown.engines.data import InputProblem, packed, polygraphy, scripting
 from narrowdown.engines.data.golden_files import data_sets, sort_by_number
-from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.graph.load import np_dtype
 from narrowdown.engines.nearest import suggest_or_list
 from narrowdown.engines.sources import IMAGES, INPUT_KINDS, RAW, split_function

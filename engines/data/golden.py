@@ -18,9 +18,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import files, polygraphy
+from narrowdown.engines.data import InputProblem, files, polygraphy
 from narrowdown.engines.data.golden_files import KINDS
-from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.store import regular
 
 Sample: TypeAlias = dict[str, Array]

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem
 
 KINDS = (".npz", ".safetensors", ".npy", ".json", ".pb", ".py")
 

@@ -20,8 +20,7 @@ from types import CodeType, ModuleType
 from typing import BinaryIO
 
 from narrowdown.engines.consent import NOTHING, Asked, Consent, Permit
-from narrowdown.engines.data import compiled
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, compiled
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.memory import PIECE
 

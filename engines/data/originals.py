@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.data import held
-from narrowdown.engines.graph import external, load
+from narrowdown.engines.graph import ModelProblem, external, load
 from narrowdown.engines.graph.bypass import (
     Originals,
     is_dequantize,
@@ -26,7 +26,6 @@ from narrowdown.engines.graph.bypass import (
 )
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.load import StoredModel
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import (
     count_operators,
     find_left,

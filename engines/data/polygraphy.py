@@ -19,8 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from narrowdown.engines.data import packed
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, packed
 from narrowdown.engines.store import regular
 
 Array: TypeAlias = np.ndarray[Any, Any]

@@ -20,9 +20,8 @@ import numpy as np
 
 from narrowdown.engines import sources
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import files, near, packed, roles, sequences
+from narrowdown.engines.data import InputProblem, files, near, packed, roles, sequences
 from narrowdown.engines.data.arrays import write_npy
-from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.data.sequences import Loop
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.codes import find_codes

@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from narrowdown.engines.data import held
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, held
 from narrowdown.engines.nearest import nearest
 from narrowdown.engines.store.content import digest_file
 

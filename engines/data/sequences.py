@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import LoadInputs
 

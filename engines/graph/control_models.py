@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, helper, numpy_helper
 
-from narrowdown.engines.graph import external, names
+from narrowdown.engines.graph import ModelProblem, external, names
 from narrowdown.engines.graph.cut import Cut, empty_like
 from narrowdown.engines.graph.load import StoredModel
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store.memory import HELD
 
 

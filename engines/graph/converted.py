@@ -17,8 +17,7 @@ import numpy as np
 from onnx import TensorProto, numpy_helper
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.graph import external
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import atomic
 from narrowdown.engines.store.memory import PIECE, SMALL

@@ -15,10 +15,9 @@ from onnx import (
     numpy_helper,
 )
 
-from narrowdown.engines.graph import external, names, protos, schema
+from narrowdown.engines.graph import ModelProblem, external, names, protos, schema
 from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype, read_weight
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.ranges import ALL, decode
 from narrowdown.engines.probe import Candidate, Edit
 from narrowdown.engines.store.content import atomic

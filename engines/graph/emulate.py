@@ -13,8 +13,7 @@ import ml_dtypes
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from narrowdown.engines.graph import converted, names, protos, schema
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, converted, names, protos, schema
 
 PRECISIONS: Mapping[str, tuple[int, np.dtype[Any]]] = {
     "fp16": (int(TensorProto.FLOAT16), np.dtype(np.float16)),

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.names import all_nodes, bodies, with_bodies
 from narrowdown.engines.store.content import write_pieces
 from narrowdown.engines.store.memory import PIECE

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto
 
-from narrowdown.engines.graph import names, protos, schema, splice
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, names, protos, schema, splice
 
 DEEPEST = 100  # functions in one another: ONNX's own checker takes no more
 

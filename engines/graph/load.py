@@ -24,6 +24,7 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from narrowdown.engines.graph import (
+    ModelProblem,
     constants,
     dimensions,
     external,
@@ -39,7 +40,6 @@ from narrowdown.engines.graph import (
     wrong_pairs,
 )
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.random_nodes import list_random
 from narrowdown.engines.graph.rewrites import fix_sizes
 from narrowdown.engines.graph.shapelike import is_sink, shape_like

@@ -2,7 +2,7 @@
 
 from onnx import ModelProto
 
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.protos import iterate_messages
 
 LONGEST = 16_000  # characters of a name: an npz archive holds names of 65,535 bytes, of which one character takes four

@@ -4,9 +4,9 @@ import msgspec
 import numpy as np
 from onnx import ModelProto, TensorProto, checker, helper, numpy_helper, shape_inference
 
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.external import elem_type_of
 from narrowdown.engines.graph.load import np_dtype
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.known.entry import Construction, MadeTensor
 
 # The newest IR version that each opset was released with is never needed: this one holds every

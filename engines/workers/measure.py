@@ -23,9 +23,8 @@ from narrowdown.engines.data import postprocess, samples, score, tactic_replay
 from narrowdown.engines.data.samples import Span
 from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.data.sequences import Loop, take_back
-from narrowdown.engines.graph import external, load, rewrites
+from narrowdown.engines.graph import ModelProblem, external, load, rewrites
 from narrowdown.engines.graph.cut import Cut
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.places import holds_places
 from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.random_nodes import draw_numbers

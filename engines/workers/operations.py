@@ -21,13 +21,11 @@ from narrowdown.engines.backends.base import EngineFault, EngineMissing
 from narrowdown.engines.checker import command, environment
 from narrowdown.engines.checker.private_copies import run_agreed
 from narrowdown.engines.consent import CHECK
-from narrowdown.engines.data import held, polygraphy, samples
+from narrowdown.engines.data import InputProblem, held, polygraphy, samples
 from narrowdown.engines.data.arrays import widen_for_file
-from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.data.scripting import ScriptProblem
-from narrowdown.engines.graph import control_models, filekind, load, sanitize
+from narrowdown.engines.graph import ModelProblem, control_models, filekind, load, sanitize
 from narrowdown.engines.graph.cut import Cut
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.ranges import ALL
 from narrowdown.engines.known import construct
 from narrowdown.engines.known.entry import Construction

@@ -11,12 +11,11 @@ import numpy as np
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, EngineFault
 from narrowdown.engines.backends.builds import Kept, build, close_built
-from narrowdown.engines.data import originals, samples
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, originals, samples
 from narrowdown.engines.data.samples import Span
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.cut import Cut, cut, feeds_of, kept_rows, node_ids, outputs_of
 from narrowdown.engines.graph.load import StoredModel, np_dtype
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.ranges import ALL, decode
 from narrowdown.engines.probe import STEP, Candidate, Edit

@@ -3,8 +3,7 @@
 from narrowdown.engines.backends.onnxruntime.quantizer import quantize
 from narrowdown.engines.data import originals
 from narrowdown.engines.data.samples import load_feed
-from narrowdown.engines.graph import load
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, load
 from narrowdown.engines.graph.quantized import TRIALS, find_settings, list_left_out
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.probe import Measurement, Requantize

@@ -13,8 +13,7 @@ from onnx import ModelProto, TensorShapeProto
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
 from narrowdown.engines.backends.builds import close_built
-from narrowdown.engines.graph import external, load, schema
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external, load, schema
 from narrowdown.engines.known import construct
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor, Stated
 from narrowdown.engines.known.varied import Place, is_list, list_places, resize

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data.input_problem import InputProblem
-from narrowdown.engines.graph import load, names, plain_outputs, unroll
+from narrowdown.engines.data import InputProblem
+from narrowdown.engines.graph import ModelProblem, load, names, plain_outputs, unroll
 from narrowdown.engines.graph.load import StoredModel
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.nearest import NAMED, join_some
 from narrowdown.engines.probe import Measurement, Unroll
 from narrowdown.engines.store.content import Store

@@ -10,8 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from narrowdown.engines.data import files
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, files
 from narrowdown.engines.data.samples import load_feed, load_inputs
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import LoadInputs

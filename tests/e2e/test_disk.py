@@ -17,7 +17,7 @@ from narrowdown.engines.graph import external
 from narrowdown.engines.store import sound
 from narrowdown.engines.store.content import Store, digest_file
 from narrowdown.wizard.bundle.models import write_whole
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from tests.e2e.conftest import command, environment
 
 WIDTH, LAYERS = 1024, 14  # 56 MiB of weights

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from narrowdown.wizard.cli import finish
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 
 
 def test_a_file_of_the_session_that_is_gone_is_told_once_all_else_is_written(

@@ -25,7 +25,7 @@ from narrowdown.wizard.bundle.models import write_models, write_whole
 from narrowdown.wizard.cli.step import nothing_failed, parameters, result
 from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.report.read import Reading
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.state import Visit
 
 CASE = Case(

@@ -11,8 +11,7 @@ from narrowdown.wizard import passed_variables
 from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.drive import say_missed
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem, folder as folders
 
 
 @pytest.fixture(autouse=True)

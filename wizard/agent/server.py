@@ -12,8 +12,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 
 from narrowdown.wizard.agent.desk import Desk
 from narrowdown.wizard.exits import Refusal
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.problems import of_system
+from narrowdown.wizard.session import folder as folders, of_system
 
 INSTRUCTIONS = (
     "Finds why an inference engine gives wrong answers for an ONNX model. open a session, then run it, or answer its questions "

@@ -49,8 +49,7 @@ from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import how_to_apply, to_markdown
 from narrowdown.wizard.report.portable import Traces, portable, traces
 from narrowdown.wizard.report.read import Reading
-from narrowdown.wizard.session import journal
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem, journal
 from narrowdown.wizard.words import ACTING, count, write_json
 
 FIRST = "case"

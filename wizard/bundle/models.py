@@ -16,7 +16,7 @@ from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.report import cured
 from narrowdown.wizard.report.cured import WORKED_AROUND
 from narrowdown.wizard.report.read import Reading
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.state import Visit
 
 _WRITING = 3600.0  # seconds: tens of gigabytes are read and written

@@ -33,7 +33,7 @@ from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard.bundle.check_script import Asked, script
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session.problems import AGREEING, SessionProblem
+from narrowdown.wizard.session import AGREEING, SessionProblem
 
 Weights = Literal["keep", "random", "none"]
 WITHHELD = "weights.txt"  # says in the bundle what became of the failure

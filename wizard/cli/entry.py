@@ -88,7 +88,7 @@ def say_change(place: object = None) -> int:
 
 def say_refused_write(problem: OSError) -> int:
     """Say what the system refused; the exit code."""
-    from narrowdown.wizard.session.problems import of_system
+    from narrowdown.wizard.session import of_system
 
     say(of_system(problem))
     with contextlib.suppress(OSError, ValueError):

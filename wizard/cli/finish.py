@@ -27,9 +27,8 @@ from narrowdown.wizard.report.hand_on import (
 from narrowdown.wizard.report.portable import handed_on
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.report.summary import summary
-from narrowdown.wizard.session import folder as folders, lock
+from narrowdown.wizard.session import SessionProblem, folder as folders, lock, of_system
 from narrowdown.wizard.session.following import offer, offer_like
-from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import visible
 
 

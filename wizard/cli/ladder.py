@@ -20,8 +20,7 @@ from narrowdown.wizard.ladder import table
 from narrowdown.wizard.ladder.checks import Answer, Case, ask
 from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site
 from narrowdown.wizard.ladder.rungs import expect_rungs, next_rung
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem, folder as folders
 from narrowdown.wizard.trust.command_files import command_files
 from narrowdown.wizard.trust.reading import digests, head, texts
 from narrowdown.wizard.words import count, size, visible, write_json

@@ -26,8 +26,7 @@ from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options, Policy
 from narrowdown.wizard.schedulers import require_cluster
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.problems import of_system
+from narrowdown.wizard.session import folder as folders, of_system
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import count, duration, listing, visible
 

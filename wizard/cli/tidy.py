@@ -6,9 +6,8 @@ from pathlib import Path
 
 from narrowdown.wizard import passed_variables, terminal
 from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
-from narrowdown.wizard.session import folder as folders, lock, removal
+from narrowdown.wizard.session import SessionProblem, folder as folders, lock, of_system, removal
 from narrowdown.wizard.session.folder import Summary
-from narrowdown.wizard.session.problems import SessionProblem, of_system
 from narrowdown.wizard.words import count, duration, size, visible
 
 

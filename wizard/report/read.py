@@ -11,8 +11,7 @@ from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.document import Report
 from narrowdown.wizard.report.gather import Sources, Table, gather
-from narrowdown.wizard.session import folder as folders
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem, folder as folders
 from narrowdown.wizard.session.state import State
 
 

@@ -11,9 +11,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from narrowdown.wizard.session import lock
+from narrowdown.wizard.session import SessionProblem, lock
 from narrowdown.wizard.session.folder import home
-from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.trust import trust_file
 
 LONGEST = 100  # bytes of a path; a socket's may have 108, on macOS 104

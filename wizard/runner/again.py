@@ -22,7 +22,7 @@ from narrowdown.wizard.runner.decisive import (
 from narrowdown.wizard.runner.drive import Asking
 from narrowdown.wizard.runner.rates import Rule, Tally, rule
 from narrowdown.wizard.runner.table import Outcome, Row, Stand
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.words import show_error
 
 _UNANSWERED = 3  # looks that were no answer (a crash, a refusal), after which no more are taken

@@ -26,11 +26,10 @@ from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import progress, requests
 from narrowdown.wizard.runner.address import listening, shortened_path
 from narrowdown.wizard.runner.options import Options
-from narrowdown.wizard.session import lock
+from narrowdown.wizard.session import OPEN_ELSEWHERE, Held, SessionProblem, lock, of_system
 from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
 from narrowdown.wizard.session.folder import FLOW, describe
 from narrowdown.wizard.session.journal import NAME, Tail, write_note
-from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem, of_system
 from narrowdown.wizard.words import ELSEWHERE
 
 _REPLY = 30.0  # seconds that a reply may take, on a machine with other work

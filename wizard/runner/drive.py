@@ -33,8 +33,8 @@ from narrowdown.engines.workers.executor import ExecutorLost, Prober, Slot
 from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner.ledger import Ledger, known_measurement
 from narrowdown.wizard.runner.speculation import Foresight, speculable
+from narrowdown.wizard.session import AGREEING, MENDING, Faulted, SessionProblem
 from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted
-from narrowdown.wizard.session.problems import AGREEING, MENDING, Faulted, SessionProblem
 from narrowdown.wizard.session.state import fingerprint
 from narrowdown.wizard.words import listing
 

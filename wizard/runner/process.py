@@ -31,11 +31,11 @@ from narrowdown.wizard.runner.restore import examine, make_again
 from narrowdown.wizard.runner.server import Server
 from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.schedulers import LOCAL
+from narrowdown.wizard.session import Held, SessionProblem, of_system
 from narrowdown.wizard.session.events import NoteAdded, WorkerDied
 from narrowdown.wizard.session.folder import FLOW, describe
 from narrowdown.wizard.session.journal import NAME, Journal
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.problems import Held, SessionProblem, of_system
 
 _log = logging.getLogger(__name__)
 

@@ -46,7 +46,7 @@ from narrowdown.wizard.runner.table import (
     sum_up,
 )
 from narrowdown.wizard.schedulers import LOCAL
-from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import MENDING, SessionProblem, folder as folders
 from narrowdown.wizard.session.decide import RunStep, decide
 from narrowdown.wizard.session.events import (
     Offered,
@@ -55,7 +55,6 @@ from narrowdown.wizard.session.events import (
     StepStarted,
 )
 from narrowdown.wizard.session.journal import NAME, Journal, events
-from narrowdown.wizard.session.problems import MENDING, SessionProblem
 from narrowdown.wizard.session.state import State, Visit, walk
 
 SCRATCH = "narrowdown-replay-"  # a session's model is copied there

@@ -15,7 +15,7 @@ from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.durations import HOUR
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.ledger import Ledger, asked_probe, known_measurement
-from narrowdown.wizard.session.problems import MENDING, SessionProblem
+from narrowdown.wizard.session import MENDING, SessionProblem
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.words import count, listing
 

@@ -22,9 +22,9 @@ from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.limits import build_limit, foresee, probe_limit
 from narrowdown.wizard.runner.snapshot import Work
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.decide import RunStep
 from narrowdown.wizard.session.events import NoteAdded, StepCancelled, StepFinished, StepStarted
-from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.single import PREFIX
 from narrowdown.wizard.session.state import State, Visit, count_nodes
 

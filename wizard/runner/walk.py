@@ -28,6 +28,7 @@ from narrowdown.wizard.runner.ledger import Session
 from narrowdown.wizard.runner.settings import fault
 from narrowdown.wizard.runner.snapshot import Artist, Work
 from narrowdown.wizard.runner.stepping import BUDGET, Stepping
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.decide import Ended, RunStep, decide
 from narrowdown.wizard.session.events import (
     NoteAdded,
@@ -38,7 +39,6 @@ from narrowdown.wizard.session.events import (
     SessionOpened,
 )
 from narrowdown.wizard.session.folder import versions
-from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.words import duration
 
 TICK = 0.5  # seconds between two snapshots

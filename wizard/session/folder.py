@@ -28,16 +28,17 @@ from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
 from narrowdown.wizard.flow.load import load as load_flow, shipped
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session import journal, lock
-from narrowdown.wizard.session.events import StepStarted
-from narrowdown.wizard.session.problems import (
+from narrowdown.wizard.session import (
     AmbiguousSession,
     NewerSession,
     NoSuchSession,
     OtherProblem,
     SessionProblem,
+    journal,
+    lock,
     of_system,
 )
+from narrowdown.wizard.session.events import StepStarted
 from narrowdown.wizard.session.single import single_flow
 from narrowdown.wizard.session.state import State, fold
 

@@ -23,6 +23,13 @@ import msgspec
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import Store, sync_folder, write_atomically
+from narrowdown.wizard.session import (
+    MENDING,
+    DamagedJournal,
+    LostPart,
+    NewerSession,
+    SessionProblem,
+)
 from narrowdown.wizard.session.events import (
     VERSION,
     AnyEvent,
@@ -35,13 +42,6 @@ from narrowdown.wizard.session.events import (
     WorkerDied,
 )
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.problems import (
-    MENDING,
-    DamagedJournal,
-    LostPart,
-    NewerSession,
-    SessionProblem,
-)
 from narrowdown.wizard.session.state import State, fold
 
 LINE_LIMIT = 64 << 10  # bytes of one line, its newline included

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.store import decoding, regular
-from narrowdown.wizard.session.problems import OPEN_ELSEWHERE, Held, SessionProblem
+from narrowdown.wizard.session import OPEN_ELSEWHERE, Held, SessionProblem
 
 NAME = "lock"
 

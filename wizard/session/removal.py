@@ -9,8 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.wizard.session import folder as folders, lock
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem, folder as folders, lock
 
 # What a folder is called while it goes: a removal that was killed leaves no half session in the
 # list.

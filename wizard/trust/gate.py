@@ -11,7 +11,7 @@ from narrowdown.engines.consent import Consent
 from narrowdown.engines.store import decoding, places, regular
 from narrowdown.engines.store.content import turn, write_own
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.trust.items import Item, items
 
 ALL = "all"

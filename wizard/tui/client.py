@@ -20,7 +20,7 @@ from narrowdown.engines.store.content import Store
 from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.state import State
 from narrowdown.wizard.tui.board import Board, Hunt
 from narrowdown.wizard.tui.ending import MIXED, REPORT

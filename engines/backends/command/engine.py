@@ -33,11 +33,9 @@ from narrowdown.engines.backends.command import DECLARATION, exchange
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.checker import command
 from narrowdown.engines.checker.private_copies import run_agreed
-from narrowdown.engines.data import held
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, held
 from narrowdown.engines.faults import signal_name
-from narrowdown.engines.graph import external, protos, schema
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external, protos, schema
 from narrowdown.engines.graph.standing_alone import write_with_weights
 from narrowdown.engines.graph.typed import to_precision
 from narrowdown.engines.spec import EngineSpec

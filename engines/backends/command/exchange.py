@@ -7,9 +7,8 @@ from urllib.parse import quote, unquote
 import numpy as np
 
 from narrowdown.engines.array import Array
-from narrowdown.engines.data import files, polygraphy
+from narrowdown.engines.data import InputProblem, files, polygraphy
 from narrowdown.engines.data.arrays import widen_for_file, write_npy, write_npz
-from narrowdown.engines.data.input_problem import InputProblem
 
 
 def place(folder: Path, name: str, form: str) -> Path:

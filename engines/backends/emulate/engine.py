@@ -18,9 +18,8 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.emulate import DECLARATION
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.onnxruntime.engine import Session, Settings
-from narrowdown.engines.graph import schema
+from narrowdown.engines.graph import ModelProblem, schema
 from narrowdown.engines.graph.emulate import emulate_precision
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_rounded
 from narrowdown.engines.spec import EngineSpec
 from narrowdown.engines.store.memory import PIECE

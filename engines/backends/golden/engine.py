@@ -18,9 +18,8 @@ from narrowdown.engines.backends.base import (
     Recorded,
 )
 from narrowdown.engines.backends.golden import DECLARATION
-from narrowdown.engines.data import golden, held
+from narrowdown.engines.data import InputProblem, golden, held
 from narrowdown.engines.data.golden_files import name_by_place
-from narrowdown.engines.data.input_problem import InputProblem
 from narrowdown.engines.spec import EngineSpec
 
 _NONE = Capability(False, "golden outputs were recorded: nothing is computed")

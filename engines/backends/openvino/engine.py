@@ -31,8 +31,7 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.builds import write_weights
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.openvino import DECLARATION, ir, name_device, switches
-from narrowdown.engines.graph import external
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external
 from narrowdown.engines.graph.typed import to_precision
 from narrowdown.engines.spec import EngineSpec
 

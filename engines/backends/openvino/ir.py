@@ -16,8 +16,7 @@ import openvino as ov
 from onnx import TensorProto, helper
 
 from narrowdown.engines.backends.ceiling import SURE_OPSET
-from narrowdown.engines.graph import external
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external
 from narrowdown.engines.store import regular
 
 DOMAIN, OP = "org.openvino", "IR"

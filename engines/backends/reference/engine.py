@@ -27,8 +27,7 @@ from narrowdown.engines.backends.base import (
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.backends.reference import DECLARATION
 from narrowdown.engines.backends.reference.operators import IGNORED, OWN, WRONG
-from narrowdown.engines.graph import converted, external, load, names, protos
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, converted, external, load, names, protos
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.graph.typed import to_float64, to_precision
 from narrowdown.engines.spec import EngineSpec

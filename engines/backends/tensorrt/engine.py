@@ -28,7 +28,7 @@ from narrowdown.engines.backends.tensorrt.network import Watched
 from narrowdown.engines.backends.tensorrt.settings import Settings
 from narrowdown.engines.backends.tensorrt.timings import Entries
 from narrowdown.engines.data import held
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.typed import to_precision
 
 

@@ -13,8 +13,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as hn
 from onnx import TensorProto
 
-from narrowdown.engines.data import polygraphy, roles, samples
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, polygraphy, roles, samples
 from narrowdown.engines.probe import LoadInputs
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.cli.arguments import parse

@@ -9,8 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from narrowdown.engines.data import files
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, files
 
 
 def script(folder: Path, text: str) -> Path:

@@ -10,8 +10,7 @@ import pytest
 from onnx import numpy_helper
 
 from narrowdown.engines.backends.golden.engine import make
-from narrowdown.engines.data import golden, golden_files, polygraphy
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, golden, golden_files, polygraphy
 from narrowdown.engines.spec import parse
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) / 7

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from narrowdown.engines.consent import NOTHING, Consent
-from narrowdown.engines.data import files, held, postprocess
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, files, held, postprocess
 from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure
 from narrowdown.engines.workers.operations import execute_probe
 

@@ -13,8 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from narrowdown.engines.data import files, packed, polygraphy
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, files, packed, polygraphy
 
 SIZE = 256 << 20
 

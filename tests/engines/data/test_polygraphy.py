@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from narrowdown.engines.data import polygraphy
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, polygraphy
 
 their_json = pytest.importorskip("polygraphy.json")
 comparator = pytest.importorskip("polygraphy.comparator")

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from narrowdown.engines.data import polygraphy, samples
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, polygraphy, samples
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.probe import LoadInputs
 from narrowdown.engines.store.content import Damaged, Store, digest_file

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from narrowdown.engines.data import sequences
-from narrowdown.engines.data.input_problem import InputProblem
+from narrowdown.engines.data import InputProblem, sequences
 from narrowdown.engines.data.sequences import Loop
 from narrowdown.engines.probe import LoadInputs
 

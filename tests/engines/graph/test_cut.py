@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph import cut, load
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, cut, load
 from narrowdown.engines.graph.ranges import encode
 from narrowdown.engines.probe import Candidate, Edit
 from narrowdown.engines.store.content import Store

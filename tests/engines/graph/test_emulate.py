@@ -11,9 +11,8 @@ from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from narrowdown.engines.graph import converted, external
+from narrowdown.engines.graph import ModelProblem, converted, external
 from narrowdown.engines.graph.emulate import emulate_precision
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.typed import to_float64, to_precision
 from narrowdown.engines.store.content import Store
 

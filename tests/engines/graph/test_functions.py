@@ -10,8 +10,7 @@ import onnx.parser
 import onnxruntime as ort
 import pytest
 
-from narrowdown.engines.graph import functions, load
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, functions, load
 from narrowdown.engines.store.content import Store
 
 NESTED = """

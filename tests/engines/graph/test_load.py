@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.graph import external, load
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external, load
 from narrowdown.engines.store.content import Damaged, Store
 from narrowdown.wizard.demo import MODELS
 

@@ -12,11 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.data import originals
 from narrowdown.engines.demos.scaled_apart import quantize
-from narrowdown.engines.graph import load
+from narrowdown.engines.graph import ModelProblem, load
 from narrowdown.engines.graph.bypass import leave_float, make_float_twin
 from narrowdown.engines.graph.codes import find_codes
 from narrowdown.engines.graph.cut import Cut, cut
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.graph.quantized import (
     ASKING,
     HANDING_ON,

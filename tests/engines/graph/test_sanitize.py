@@ -7,8 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from narrowdown.engines.graph import external, load, sanitize as module
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem, external, load, sanitize as module
 from narrowdown.engines.graph.sanitize import sanitize
 from narrowdown.engines.store.content import Store
 

@@ -6,8 +6,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.load import import_model, load
-from narrowdown.engines.graph.model_problem import ModelProblem
 from narrowdown.engines.store.content import Store
 
 PLACES = ("TENSOR", "NODE", "DIM", "INNER", "ARG", "Own", "own")

@@ -18,7 +18,7 @@ from onnx import TensorProto, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.typed import to_float64, to_precision
 
 FLOAT = TensorProto.FLOAT

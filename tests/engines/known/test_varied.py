@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 import pytest
 
-from narrowdown.engines.graph.model_problem import ModelProblem
+from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.known.construct import construct, draw_feed
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.known.factors import FEW, Factor, list_factors

@@ -45,7 +45,7 @@ from narrowdown.wizard.report.markdown import to_markdown
 from narrowdown.wizard.report.portable import handed_on, traces
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.report.summary import summary
-from narrowdown.wizard.session import folder as folders
+from narrowdown.wizard.session import SessionProblem, folder as folders, of_system
 from narrowdown.wizard.session.events import (
     Offered,
     ProbeFinished,
@@ -58,7 +58,6 @@ from narrowdown.wizard.session.events import (
     StepStarted,
 )
 from narrowdown.wizard.session.journal import Journal
-from narrowdown.wizard.session.problems import SessionProblem, of_system
 
 from ...here import run_check
 

@@ -31,10 +31,9 @@ from narrowdown.wizard.runner.address import listening, shortened_path, socket_p
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.server import Server
-from narrowdown.wizard.session import events as e, folder as folders
+from narrowdown.wizard.session import Held, SessionProblem, events as e, folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.problems import Held, SessionProblem
 from narrowdown.wizard.session.single import single_flow
 
 from ...patience import allow, wait_until

@@ -24,9 +24,8 @@ from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.limits import TIMEOUT_FACTOR
 from narrowdown.wizard.runner.replay import Wanted, dry, real, recording, search
 from narrowdown.wizard.runner.table import Replay
-from narrowdown.wizard.session import events as e, folder as folders
+from narrowdown.wizard.session import SessionProblem, events as e, folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
-from narrowdown.wizard.session.problems import SessionProblem
 from narrowdown.wizard.session.state import State
 
 # -- dry: over the searching world of the other tests -------------------------------------------------------------------

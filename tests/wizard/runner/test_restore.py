@@ -10,7 +10,7 @@ from narrowdown.engines.probe import Inspect, Measure, Sanitize
 from narrowdown.engines.store.content import Store
 from narrowdown.wizard.runner import restore
 from narrowdown.wizard.runner.drive import index_of
-from narrowdown.wizard.session.problems import SessionProblem
+from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.state import State
 
 DIGEST, OTHER = "a" * 64, "b" * 64

@@ -19,9 +19,7 @@ from narrowdown.engines.probe import Measurement
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import progress
-from narrowdown.wizard.session import events as e, folder, lock
-from narrowdown.wizard.session.journal import NAME, Journal, read
-from narrowdown.wizard.session.problems import (
+from narrowdown.wizard.session import (
     AmbiguousSession,
     DamagedJournal,
     Held,
@@ -29,7 +27,11 @@ from narrowdown.wizard.session.problems import (
     NoSuchSession,
     OtherProblem,
     SessionProblem,
+    events as e,
+    folder,
+    lock,
 )
+from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.state import fold
 
 PROBLEM = Problem(

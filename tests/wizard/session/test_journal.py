@@ -11,7 +11,13 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.probe import Inspect, Measure, Measurement
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.session import events as e, journal as module
+from narrowdown.wizard.session import (
+    DamagedJournal,
+    NewerSession,
+    SessionProblem,
+    events as e,
+    journal as module,
+)
 from narrowdown.wizard.session.journal import (
     LINE_LIMIT,
     Journal,
@@ -23,7 +29,6 @@ from narrowdown.wizard.session.journal import (
     repair,
     rewritten,
 )
-from narrowdown.wizard.session.problems import DamagedJournal, NewerSession, SessionProblem
 from narrowdown.wizard.session.state import fold
 
 EVENTS: list[e.AnyEvent] = [

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from narrowdown.wizard.session import events as e
+from narrowdown.wizard.session import Held, events as e
 from narrowdown.wizard.session.journal import NAME, Journal, read, write_note
 from narrowdown.wizard.session.lock import Lock
-from narrowdown.wizard.session.problems import Held
 from narrowdown.wizard.session.state import fold
 
 

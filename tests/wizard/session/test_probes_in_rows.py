@@ -17,9 +17,8 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
 )
-from narrowdown.wizard.session import events as e, folder, journal
+from narrowdown.wizard.session import DamagedJournal, SessionProblem, events as e, folder, journal
 from narrowdown.wizard.session.journal import NAME, Tail, encode, rewritten
-from narrowdown.wizard.session.problems import DamagedJournal, SessionProblem
 from narrowdown.wizard.session.state import State, advance
 
 MEASURE = Measure(
