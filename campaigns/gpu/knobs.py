@@ -208,6 +208,8 @@ def serve(folder: Path, case: str, kind: str) -> None:
             os.environ["__LUNOWUD"] = options
         built = build(source, feeds, kind, timings=timings)
         timings = built.timings
+        if "Cuda Runtime" in str(built.said):
+            sys.exit("The GPU's context is gone: all that this process would answer is a refusal.")
         answer: dict[str, Any] = {"status": "refused", "said": built.said[-2:]}
         if built.plan is not None:
             ran = run_plan(built.plan, feeds, times=12)
