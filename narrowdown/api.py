@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.cli.by_name import words_of
 from narrowdown.wizard.cli.entry import plain_words
 from narrowdown.wizard.cli.run import walk_through
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.report.document import to_json
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.report.summary import summary

@@ -9,8 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from narrowdown.engines.sources import split_function
-from narrowdown.wizard import passed_variables
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage, passed_variables
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import OPTIONS, Problem
 from narrowdown.wizard.problem_options import problem_from

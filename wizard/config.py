@@ -13,7 +13,7 @@ import msgspec
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.store.places import own_folder
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage
 
 NAME: Final = "config.yaml"
 SETTINGS: Final[Mapping[str, str]] = {

@@ -11,7 +11,7 @@ import msgspec
 from narrowdown.engines.discovery import find
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.wizard.exits import Exit, Refusal
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.ladder.offer import write_ladder
 from narrowdown.wizard.problem import Problem

@@ -11,8 +11,7 @@ from narrowdown.engines.exporting import launch
 from narrowdown.engines.problem import Exported, Problem
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.spec import name_of_engine
-from narrowdown.wizard import problem_options
-from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard import BadUsage, Missing, problem_options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import count, listing
 

@@ -6,7 +6,7 @@ import subprocess
 from typing import Any
 
 from narrowdown.engines import faults, processes
-from narrowdown.wizard.exits import Missing
+from narrowdown.wizard import Missing
 
 
 class MachineProblem(Missing):

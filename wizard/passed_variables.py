@@ -16,8 +16,7 @@ import msgspec
 from narrowdown.engines.checker import environment
 from narrowdown.engines.store import decoding, regular
 from narrowdown.engines.store.content import write_own
-from narrowdown.wizard import trust
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage, trust
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import SessionProblem, folder as folders, of_system, removal

@@ -31,8 +31,7 @@ from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import digest_file
 from narrowdown.engines.workers import gpus
-from narrowdown.wizard import config
-from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard import BadUsage, Missing, config
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session.folder import DESCRIPTION

@@ -23,7 +23,7 @@ def require_cluster(where: str) -> str:
     """``where`` again. Raises Refusal (exit 4) where what a cluster needs is not installed."""
     if where != LOCAL and find_spec("distributed") is None:
         from narrowdown.engines import installed
-        from narrowdown.wizard.exits import Missing
+        from narrowdown.wizard import Missing
 
         raise Missing(
             "--executor needs Dask distributed, here and on every host: "

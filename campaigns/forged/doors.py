@@ -13,9 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.agent.desk import Desk
 from narrowdown.wizard.cli import arguments, entry, mcp
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.follow_up import ALL
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.schedulers import LOCAL

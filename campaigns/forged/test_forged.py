@@ -22,9 +22,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from narrowdown import engines, wizard
-from narrowdown.wizard import trust
+from narrowdown.wizard import Exit, Refusal, trust
 from narrowdown.wizard.cli import entry
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options

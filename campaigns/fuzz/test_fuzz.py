@@ -154,8 +154,8 @@ def flow(data: bytes, folder: Path) -> str:
 
 
 def answers(data: bytes, folder: Path) -> str:
+    from narrowdown.wizard import Refusal
     from narrowdown.wizard.cli.answers import read_answers
-    from narrowdown.wizard.exits import Refusal
     from narrowdown.wizard.flow.load import load
 
     path = folder / "a.yaml"

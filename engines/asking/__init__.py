@@ -121,7 +121,7 @@ Tables: TypeAlias = Mapping[str, Sequence[Row]]
 
 class Refused(IntEnum):
     """Exit codes of a session that is refused: for what was given, as an engine, file or checker is
-    missing or cannot do this, or as nothing can be proven (``narrowdown.wizard.exits``)."""
+    missing or cannot do this, or as nothing can be proven (``narrowdown.wizard.Exit``)."""
 
     BAD_INPUT = 2
     MISSING = 4

@@ -15,8 +15,8 @@ from io import StringIO
 from pathlib import Path
 from typing import NamedTuple
 
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.cli.arguments import parse
-from narrowdown.wizard.exits import Refusal
 
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").glob("*.md")))

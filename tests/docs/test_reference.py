@@ -25,10 +25,10 @@ from narrowdown.engines.compare.tolerance import ULPS
 from narrowdown.engines.data.tactic_replay import Suspect
 from narrowdown.engines.declaration import Option, Recipe
 from narrowdown.engines.steps.registry import STEPS
+from narrowdown.wizard import Exit
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.cli.grammar import DEMOS
 from narrowdown.wizard.cli.parsing import Parser, inner
-from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.report import document
 from narrowdown.wizard.report.differences import Difference
 from narrowdown.wizard.runner.table import Result

@@ -179,7 +179,7 @@ def steady(outcome: dict[str, Any]) -> dict[str, Any]:
 def test_nothing_follows_what_has_not_ended_or_not_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from narrowdown.wizard.exits import Refusal
+    from narrowdown.wizard import Refusal
     from narrowdown.wizard.flow.load import load
     from narrowdown.wizard.problem import Problem
     from narrowdown.wizard.session import events as e
@@ -203,8 +203,7 @@ def test_it_makes_nothing_where_the_engine_is_missing(
 ) -> None:
     """It asks first; hosts of a cluster are asked by the session itself."""
     from narrowdown.engines import installed
-    from narrowdown.wizard import follow_up
-    from narrowdown.wizard.exits import Refusal
+    from narrowdown.wizard import Refusal, follow_up
     from narrowdown.wizard.flow.load import load
     from narrowdown.wizard.problem import Problem
 

@@ -13,7 +13,7 @@ import pytest
 
 import narrowdown
 from narrowdown import api
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 from narrowdown.wizard.session import folder as folders
 
 from . import tiny

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.cli.answers import read_answers
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 
 

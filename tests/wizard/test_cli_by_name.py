@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from narrowdown.wizard import BadUsage
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.cli.by_name import words_of
-from narrowdown.wizard.exits import BadUsage
 
 
 @pytest.mark.parametrize(

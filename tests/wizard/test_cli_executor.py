@@ -3,11 +3,10 @@
 import pytest
 
 from narrowdown.engines import installed
-from narrowdown.wizard import schedulers
+from narrowdown.wizard import Exit, Refusal, schedulers
 from narrowdown.wizard.changed_problem import change_problem
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.tui import checks
 

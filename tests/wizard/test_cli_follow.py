@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from narrowdown.engines import installed
+from narrowdown.wizard import Exit
 from narrowdown.wizard.cli import follow
 from narrowdown.wizard.cli.follow import Follower, Prompt
-from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode
 from narrowdown.wizard.plain import PlainDisplay
 from narrowdown.wizard.session.events import (

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from narrowdown.engines import installed
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parse, parser, parser_for
 from narrowdown.wizard.cli.parsing import Parser, inner
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import (
     bounds,

@@ -21,9 +21,9 @@ from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.repeat import RepeatOutcome
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers import artifact_files
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.bundle.models import write_models, write_whole
 from narrowdown.wizard.cli.step import nothing_failed, parameters, result
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.report.read import Reading
 from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.session.state import Visit

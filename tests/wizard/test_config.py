@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from narrowdown.wizard import config
+from narrowdown.wizard import Refusal, config
 from narrowdown.wizard.cli import main
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.problem_options import asked_engine
 from narrowdown.wizard.session import folder
 from narrowdown.wizard.tui import keys, themes

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from narrowdown.wizard import demo
-from narrowdown.wizard.exits import Missing
+from narrowdown.wizard import Missing, demo
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
 

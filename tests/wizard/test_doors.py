@@ -7,10 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from narrowdown.wizard import trust
+from narrowdown.wizard import Exit, Refusal, trust
 from narrowdown.wizard.cli import entry, matrix
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.follow_up import ALL
 from narrowdown.wizard.problem import Problem

@@ -7,8 +7,7 @@ import msgspec
 import pytest
 
 from narrowdown.engines.probe import Measurement
-from narrowdown.wizard import passed_variables
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage, passed_variables
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.drive import say_missed
 from narrowdown.wizard.session import SessionProblem, folder as folders

@@ -12,9 +12,8 @@ from narrowdown.engines.data import held
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.probe import Candidate, Check, LoadInputs, Measure, Requantize
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard import trust
+from narrowdown.wizard import Exit, trust
 from narrowdown.wizard.cli import entry
-from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.events import SessionOpened, StepFinished, StepStarted

@@ -5,9 +5,9 @@ import pytest
 
 from narrowdown.engines import installed
 from narrowdown.engines.workers import gpus
+from narrowdown.wizard import Exit
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.cli.run import expected
-from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.problem_options import say_usual, usual_engine
 
 GPU = (gpus.Gpu("GPU-1", "NVIDIA H200", "9.0"),)

@@ -11,8 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from narrowdown.engines.consent import Consent
-from narrowdown.wizard import trust
-from narrowdown.wizard.exits import BadUsage, Exit, Refusal
+from narrowdown.wizard import BadUsage, Exit, Refusal, trust
 from narrowdown.wizard.report.document import to_json
 from narrowdown.wizard.report.markdown import to_markdown
 from narrowdown.wizard.report.portable import handed_on

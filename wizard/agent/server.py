@@ -10,8 +10,8 @@ import msgspec
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.agent.desk import Desk
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.session import folder as folders, of_system
 
 INSTRUCTIONS = (

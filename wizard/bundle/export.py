@@ -22,6 +22,7 @@ from narrowdown.engines.spec import parse
 from narrowdown.engines.store import copying
 from narrowdown.engines.store.content import Store, atomic, write_atomically
 from narrowdown.engines.store.scratch import scratch
+from narrowdown.wizard import BadUsage
 from narrowdown.wizard.bundle.check_script import Asked, script
 from narrowdown.wizard.bundle.issue import issue, readme
 from narrowdown.wizard.bundle.models import (
@@ -39,7 +40,6 @@ from narrowdown.wizard.bundle.withheld import (
     replace_weights,
     withheld,
 )
-from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.manual_commands import commands
 from narrowdown.wizard.report.document import Culprit as Told, Report, Workaround, to_json

@@ -8,8 +8,7 @@ stop]``.
 from typing import Any, NamedTuple
 
 from narrowdown.engines.nearest import suggestion
-from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage, terminal
 from narrowdown.wizard.flow.load import load_texts
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.words import visible

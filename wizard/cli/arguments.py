@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from narrowdown.wizard import BadUsage
 from narrowdown.wizard.cli.grammar import COMMANDS
 from narrowdown.wizard.cli.parsing import Command, Parser, inner
-from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.schedulers import LOCAL
 
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage
 
 
 def words_of(command: str, model: str, options: Mapping[str, Any]) -> list[str]:

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from narrowdown.engines.store.content import digest_file
-from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit, terminal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.differences import (
     Side,

@@ -14,7 +14,7 @@ from narrowdown.engines.data.tactic_replay import (
     gather_replays,
     rank_suspects,
 )
-from narrowdown.wizard.exits import BadUsage, Exit
+from narrowdown.wizard import BadUsage, Exit
 from narrowdown.wizard.problem_options import refuse_strange
 from narrowdown.wizard.words import visible, write_json
 

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 
 _WIDTH = 100
 # Capabilities as they are listed -> what they mean.

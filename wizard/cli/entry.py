@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
+from narrowdown.wizard import BadUsage, Exit, Refusal
 from narrowdown.wizard.cli import streams
-from narrowdown.wizard.exits import BadUsage, Exit, Refusal
 
 NOT_UTF8 = "{} is not UTF-8 text, and a session writes no other. Rename that file or folder, or name a link to it."
 

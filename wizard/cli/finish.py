@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from narrowdown.wizard import terminal
+from narrowdown.wizard import Exit, Refusal, terminal
 from narrowdown.wizard.bundle.check_script import can_check
 from narrowdown.wizard.bundle.export import TRACES, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around
-from narrowdown.wizard.exits import Exit, Refusal
 from narrowdown.wizard.ladder.offer import offer_ladder
 from narrowdown.wizard.machine_room import MachineProblem
 from narrowdown.wizard.report.document import Report

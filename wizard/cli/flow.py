@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from narrowdown.engines.store.content import write_atomically
-from narrowdown.wizard.exits import BadUsage, Exit, Missing
+from narrowdown.wizard import BadUsage, Exit, Missing
 from narrowdown.wizard.flow import render
 from narrowdown.wizard.flow.check import check
 from narrowdown.wizard.flow.load import FlowProblem, Loaded, brought, load, shipped

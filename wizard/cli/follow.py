@@ -8,8 +8,7 @@ from typing import Any, TextIO
 import msgspec
 
 from narrowdown.engines.store import decoding
-from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit, terminal
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.plain import Display, Refused, json_line
 from narrowdown.wizard.runner import requests

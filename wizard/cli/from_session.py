@@ -4,12 +4,11 @@ still holds, with another set-up or with what follows a failing case."""
 import argparse
 from typing import Any
 
-from narrowdown.wizard import passed_variables, trust
+from narrowdown.wizard import BadUsage, passed_variables, trust
 from narrowdown.wizard.changed_problem import UNSET, begin, change_problem, list_changes
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.step import follow
-from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.follow_up import begin_after
 from narrowdown.wizard.problem import OPTIONS, Problem
 from narrowdown.wizard.problem_options import score

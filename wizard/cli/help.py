@@ -5,9 +5,9 @@ import argparse
 from importlib.metadata import PackageNotFoundError, version
 
 from narrowdown.engines.nearest import suggestion
+from narrowdown.wizard import BadUsage, Exit
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.cli.parsing import Parser, Steps, inner
-from narrowdown.wizard.exits import BadUsage, Exit
 
 
 def help_(arguments: argparse.Namespace) -> int:

@@ -11,9 +11,8 @@ from narrowdown.engines.known.entry import Bug
 from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.engines.known.table import TableProblem, read_table
 from narrowdown.engines.spec import name_of_engine
-from narrowdown.wizard import terminal
+from narrowdown.wizard import Exit, Missing, terminal
 from narrowdown.wizard.cli.sessions import read
-from narrowdown.wizard.exits import Exit, Missing
 from narrowdown.wizard.words import visible, write_json
 
 

@@ -12,10 +12,9 @@ from narrowdown.engines.checker.private_copies import Laid
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.data import held
 from narrowdown.engines.store.scratch import scratch
-from narrowdown.wizard import passed_variables, terminal, trust
+from narrowdown.wizard import BadUsage, Exit, passed_variables, terminal, trust
 from narrowdown.wizard.bundle.withheld import Trial, held_check
 from narrowdown.wizard.cli.sessions import read
-from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.ladder import table
 from narrowdown.wizard.ladder.checks import Answer, Case, ask
 from narrowdown.wizard.ladder.environments import Place, interpreter, releases, root, site

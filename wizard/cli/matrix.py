@@ -18,8 +18,7 @@ import msgspec
 from narrowdown.engines import installed
 from narrowdown.engines.processes import run_module
 from narrowdown.engines.store.content import write_atomically
-from narrowdown.wizard import trust
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit, trust
 from narrowdown.wizard.ladder.environments import interpreter
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner.table import OUTCOMES, UNTOLD

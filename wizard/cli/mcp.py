@@ -9,10 +9,9 @@ from typing import Any
 
 from narrowdown.engines import installed
 from narrowdown.engines.consent import Consent
-from narrowdown.wizard import terminal, trust
+from narrowdown.wizard import BadUsage, Exit, Missing, terminal, trust
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.by_name import words_of
-from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.problem import OPTIONS
 from narrowdown.wizard.problem_options import problem_from
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from narrowdown.engines.nearest import suggestion
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage
 
 
 class Parser(argparse.ArgumentParser):

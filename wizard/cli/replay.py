@@ -3,8 +3,7 @@
 import argparse
 import sys
 
-from narrowdown.wizard import passed_variables, terminal, trust
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage, passed_variables, terminal, trust
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
 from narrowdown.wizard.runner.options import Options

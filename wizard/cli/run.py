@@ -11,11 +11,19 @@ import msgspec
 
 from narrowdown.engines import installed
 from narrowdown.engines.consent import Consent
-from narrowdown.wizard import demo as demos, passed_variables, terminal, trust
+from narrowdown.wizard import (
+    FAILURE_SEEN,
+    UNTOLD,
+    BadUsage,
+    Exit,
+    demo as demos,
+    passed_variables,
+    terminal,
+    trust,
+)
 from narrowdown.wizard.cli.answers import Script, read_answers
 from narrowdown.wizard.cli.flow import faults
 from narrowdown.wizard.cli.follow import Follower, JsonPrompt, Prompt
-from narrowdown.wizard.exits import FAILURE_SEEN, UNTOLD, BadUsage, Exit
 from narrowdown.wizard.flow.load import Loaded, load as load_flow, shipped
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.from_pytorch import open_model

@@ -8,10 +8,9 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.consent import NOTHING
-from narrowdown.wizard import terminal, trust
+from narrowdown.wizard import BadUsage, Exit, Missing, terminal, trust
 from narrowdown.wizard.bundle import export as bundles
 from narrowdown.wizard.cli.flow import write
-from narrowdown.wizard.exits import BadUsage, Exit, Missing
 from narrowdown.wizard.report import read as readings
 from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.document import to_json

@@ -21,12 +21,11 @@ from narrowdown.engines.steps.base import RETIRED, StepSpec, Told
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.surroundings import TABLE
 from narrowdown.engines.store.content import Store, atomic
-from narrowdown.wizard import passed_variables, terminal
+from narrowdown.wizard import BadUsage, Exit, passed_variables, terminal
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.flow import writable
 from narrowdown.wizard.cli.follow import Follower
 from narrowdown.wizard.cli.shown import found
-from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.flow.load import in_words
 from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.problem import Problem

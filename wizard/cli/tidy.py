@@ -4,8 +4,7 @@ says more than five letters."""
 import argparse
 from pathlib import Path
 
-from narrowdown.wizard import passed_variables, terminal
-from narrowdown.wizard.exits import BadUsage, Exit, Missing, Refusal
+from narrowdown.wizard import BadUsage, Exit, Missing, Refusal, passed_variables, terminal
 from narrowdown.wizard.session import SessionProblem, folder as folders, lock, of_system, removal
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.words import count, duration, size, visible

@@ -11,7 +11,7 @@ from narrowdown.engines import installed
 from narrowdown.engines.known.entry import release
 from narrowdown.engines.spec import parse
 from narrowdown.engines.store.content import digest_file
-from narrowdown.wizard.exits import Missing
+from narrowdown.wizard import Missing
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.problem import USUAL_ENGINE, Problem
 

@@ -12,7 +12,7 @@ from narrowdown.engines.asking import Count
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.steps.base import RETIRED, StepSpec
 from narrowdown.engines.steps.registry import BROKEN, STEPS
-from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard import BY_VERDICT
 from narrowdown.wizard.flow import commands, terms
 from narrowdown.wizard.flow.expressions import FILTERS, TemplateProblem, fields
 from narrowdown.wizard.flow.load import Loaded

@@ -21,7 +21,7 @@ import yaml
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.store import regular
-from narrowdown.wizard.exits import BadUsage
+from narrowdown.wizard import BadUsage
 from narrowdown.wizard.flow.model import HALF, LARGEST, TOO_LARGE, Flow
 from narrowdown.wizard.sizes import read_size
 

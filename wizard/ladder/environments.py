@@ -13,8 +13,7 @@ from typing import NamedTuple
 from narrowdown.engines.processes import run_module
 from narrowdown.engines.store.places import own_folder
 from narrowdown.engines.store.scratch import scratch
-from narrowdown.wizard import trust
-from narrowdown.wizard.exits import BadUsage, Missing
+from narrowdown.wizard import BadUsage, Missing, trust
 from narrowdown.wizard.problem import USUAL_ENGINE
 from narrowdown.wizard.trust.reading import digests
 

@@ -34,7 +34,7 @@ def _lacking(error: ImportError, folder: Path) -> int:
     """Say which package is missing where the displays look for it; the exit code. Raises what is
     our own fault again."""
     from narrowdown.engines import installed
-    from narrowdown.wizard.exits import Exit
+    from narrowdown.wizard import Exit
     from narrowdown.wizard.runner import progress
 
     if not (sentence := installed.say_change() or installed.lacking(error)):

@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, TypeVar, assert_never
 
+from narrowdown.wizard import Exit
 from narrowdown.wizard.durations import MINUTE
-from narrowdown.wizard.exits import Exit
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.drive import Stopped

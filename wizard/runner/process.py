@@ -19,7 +19,7 @@ from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import Store
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death
-from narrowdown.wizard.exits import Exit, Refusal
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.runner import progress
 from narrowdown.wizard.runner.address import socket_path

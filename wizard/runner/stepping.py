@@ -13,7 +13,7 @@ from narrowdown.engines.asking import Note, StepContext, StepRefused
 from narrowdown.engines.probe import AnyProbe, Check, Measure
 from narrowdown.engines.spec import name_of_engine
 from narrowdown.engines.steps.base import Finish, StepSpec
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.context import specs_of, step_context
 from narrowdown.wizard.runner.control import Closing, Control

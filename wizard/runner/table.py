@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 
 Outcome: TypeAlias = Literal[
     "fixed", "still fails", "fails differently", "still passes", "fails now", "same", "differs", "cannot tell",

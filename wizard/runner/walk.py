@@ -19,7 +19,7 @@ import msgspec
 from narrowdown.engines import faults, installed
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.control import Closing, Control, answer_question
 from narrowdown.wizard.runner.drive import Guarded, Stopped

@@ -6,7 +6,7 @@ import errno
 
 from narrowdown.engines import faults
 from narrowdown.engines.store import regular
-from narrowdown.wizard.exits import Exit, Refusal
+from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.words import visible
 
 

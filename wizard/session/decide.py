@@ -5,7 +5,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from narrowdown.wizard.exits import BY_VERDICT, Exit
+from narrowdown.wizard import BY_VERDICT, Exit
 from narrowdown.wizard.facts import say_fact, say_wanted
 from narrowdown.wizard.flow.expressions import TemplateProblem, render
 from narrowdown.wizard.flow.model import Answer, Flow, FlowNode

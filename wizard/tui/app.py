@@ -30,8 +30,7 @@ from textual.worker import Worker, WorkerState
 
 from narrowdown.engines import installed
 from narrowdown.engines.store.content import write_atomically
-from narrowdown.wizard import terminal
-from narrowdown.wizard.exits import Exit, Refusal
+from narrowdown.wizard import Exit, Refusal, terminal
 from narrowdown.wizard.follow_up import FollowUp
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import requests

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from narrowdown.engines.exporting.launch import is_program
-from narrowdown.wizard import problem_options as words, readers
+from narrowdown.wizard import BadUsage, Refusal, problem_options as words, readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
-from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
 from narrowdown.wizard.from_pytorch import find_python, place_inputs, place_source

@@ -17,7 +17,7 @@ from textual.message import Message
 
 from narrowdown.engines.store import regular
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.session import SessionProblem

@@ -9,11 +9,10 @@ import msgspec
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store.content import digest_file, write_atomically
-from narrowdown.wizard import demo as demos, passed_variables, trust
+from narrowdown.wizard import BadUsage, Refusal, demo as demos, passed_variables, trust
 from narrowdown.wizard.bundle.export import export, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around
 from narrowdown.wizard.changed_problem import begin, changes
-from narrowdown.wizard.exits import BadUsage, Refusal
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import ALL, FollowUp, ask_one, begin_after, list_follow_ups
 from narrowdown.wizard.problem import Problem

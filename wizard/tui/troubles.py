@@ -7,7 +7,7 @@ from typing import Final, Literal
 import msgspec
 
 from narrowdown.engines.faults import signal_name
-from narrowdown.wizard.exits import Exit
+from narrowdown.wizard import Exit
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.session.events import WorkerDied
 from narrowdown.wizard.tui.scene import Scene

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from narrowdown.wizard import trust
+from narrowdown.wizard import BadUsage, Exit, trust
 from narrowdown.wizard.agent.desk import LONGEST, Desk, NeedsPerson
 from narrowdown.wizard.cli import mcp
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import BadUsage, Exit
 from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.session import folder as folders, lock
 

@@ -9,12 +9,11 @@ import pytest
 import yaml
 
 from narrowdown.engines import installed
-from narrowdown.wizard import agent
+from narrowdown.wizard import Exit, Missing, agent
 from narrowdown.wizard.agent.desk import Where
 from narrowdown.wizard.cli import mcp
 from narrowdown.wizard.cli.arguments import parse, parser
 from narrowdown.wizard.cli.parsing import inner
-from narrowdown.wizard.exits import Exit, Missing
 
 FILE = Path(agent.__path__[0]) / "skill/SKILL.md"
 TEXT = FILE.read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.known.generator import Program
 from narrowdown.engines.probe import Candidate, Inspect, Measurement
 from narrowdown.engines.store.content import Store
+from narrowdown.wizard import BadUsage
 from narrowdown.wizard.bundle.check_script import Asked, say_needs
 from narrowdown.wizard.bundle.export import NothingToExport, export, hand_on, write_case
 from narrowdown.wizard.bundle.issue import issue, readme
@@ -35,7 +36,6 @@ from narrowdown.wizard.bundle.models import (
     place_scripts,
     write_worked_around,
 )
-from narrowdown.wizard.exits import BadUsage
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.cured import files_of

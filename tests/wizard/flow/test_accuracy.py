@@ -17,7 +17,7 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.steps.compare import CompareOutcome
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard import BY_VERDICT
 from narrowdown.wizard.flow.check import check, outcome_fields
 from narrowdown.wizard.flow.expressions import render
 from narrowdown.wizard.flow.load import load

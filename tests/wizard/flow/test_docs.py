@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard import BY_VERDICT
 from narrowdown.wizard.flow.check import SETTINGS, check
 from narrowdown.wizard.flow.commands import FIELDS
 from narrowdown.wizard.flow.expressions import FILTERS

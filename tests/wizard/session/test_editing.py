@@ -14,8 +14,8 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
 )
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.changed_problem import begin, change_problem, changes, tell_options
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import events as e, folder as folders

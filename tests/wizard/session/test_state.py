@@ -8,7 +8,7 @@ from hypothesis import given, strategies as st
 
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Import, Inspect, Measure, Measurement, Unroll
-from narrowdown.wizard.exits import BY_VERDICT
+from narrowdown.wizard import BY_VERDICT
 from narrowdown.wizard.flow.load import parse
 from narrowdown.wizard.flow.model import Answer, Detour, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.session import events as e

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from narrowdown.engines.probe import Check, Import, Measurement
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.changed_problem import change_problem
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.session import events as e, folder as folders, journal

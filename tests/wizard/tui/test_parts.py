@@ -15,8 +15,8 @@ from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Inspect, Measurement
 from narrowdown.engines.workers.executor import Slot
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.demo import MODELS
-from narrowdown.wizard.exits import Refusal
 from narrowdown.wizard.facts import label, show_fact, show_value
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.report import pictures

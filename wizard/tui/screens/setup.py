@@ -19,7 +19,7 @@ from textual.widgets import Button, Input
 
 from narrowdown.engines.exporting.launch import INPUT_KINDS as PROGRAM_KINDS
 from narrowdown.engines.sources import INPUT_KINDS
-from narrowdown.wizard.exits import Refusal
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.from_pytorch import open_model
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
