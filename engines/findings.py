@@ -98,6 +98,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     engine: str  # the engine spec that applies it (the same spec where only ``keep`` changes)
     keep: str = ""  # node ids
     keep_names: tuple[str, ...] = ()
+    layers: bool = False  # these are quantized layers in float, and no nodes in FP32
     switched_off: tuple[str, ...] = ()
     samples_ok: int = 0
     samples_n: int = 0

@@ -237,12 +237,13 @@ class Keeping:
         n, every = len(by_sample(told.counted)), len(sets.everything)
         rows = told.counted if told.counted.results else m
         error = find_worst(rows, ask.criterion) if rows.results else HUGE
-        what = "nodes in FP32" if every == len(ask.index.nodes) else "quantized layers in float"
+        layers = every < len(ask.index.nodes)
         tried = msgspec.structs.replace(
             keep_as_workaround(ask, keep, n, max(error, unseen.error if unseen else 0.0)),
             samples_ok=n - len(told.missed),
             undetermined=len(told.loose),
-            cost=f"{len(keep)} of {every} {what}",
+            cost=f"{len(keep)} of {every} {'quantized layers in float' if layers else 'nodes in FP32'}",
+            layers=layers,
             unseen=unseen,
         )
         return Kept(
@@ -329,7 +330,7 @@ class KeptSets:
             if feed not in known:
                 left.setdefault(self.near.get(feed, ""), []).append(feed)
         if left:
-            yield Note(f"keeping {len(keep)} of {len(self.oracle.index.nodes)} nodes in FP32")
+            yield Note(f"keeping {len(keep)} of {len(self.everything)} in higher precision")
             # What is asked of a set right after it was built costs no other build.
             self.spent += keep != self._built
             self._built = keep

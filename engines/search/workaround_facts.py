@@ -219,7 +219,7 @@ def _say_close(cure: Workaround) -> str:
 
 
 def _tell_size(cure: Workaround) -> Fact:
-    things = {"precision": "nodes"} | dict.fromkeys(APART, "tensors")
+    things = {"precision": "layers" if cure.layers else "nodes"} | dict.fromkeys(APART, "tensors")
     each = things.get(cure.kind, "")
     needed = f"Not one of its {each} can be left out: the set was tried without each of them."
     more = f"A smaller set may do: it was not tried without each of its {each}."

@@ -97,12 +97,15 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
         raise StepRefused(_say_none(plain.index, nodes_on_codes(plain.index)), 2)
     findings = yield from prepare_findings(msgspec.structs.replace(ctx, findings=findings))
     if findings.signature is not None and findings.signature.kind == "build":
-        whole = yield from asked(probe_whole(ctx, findings))
-        raise StepRefused(f"{whole.message} Layers that are not built lose nothing.", 6)
+        built = yield from asked(probe_whole(ctx, findings))
+        raise StepRefused(f"{built.message} Layers that are not built lose nothing.", 6)
     sample = yield from _hardest_sample(ctx, findings)
-    findings = msgspec.structs.replace(findings, sample=sample)
     passing = Signature(kind="accuracy", sample=sample)
-    ask: Inquiry = yield from open_inquiry(ctx, findings, passing)
+    # All of the model is asked about, whatever case was found and cured before.
+    whole = msgspec.structs.replace(
+        findings, sample=sample, culprits=(), round_signature=None, patches="", righted="", keep=""
+    )
+    ask: Inquiry = yield from open_inquiry(ctx, whole, passing)
     index = ask.index
     layers = find_layers(index)
     opaque = nodes_on_codes(index)
@@ -174,7 +177,7 @@ def on_float(ctx: StepContext) -> StepContext:
 def _hardest_sample(ctx: StepContext, findings: Findings) -> Sub[str]:
     """The sample that the layers are ranked on: the one that fails worst."""
     if findings.signature is not None:
-        return findings.sample
+        return choose_feed(findings, findings.signature.sample)
     m = yield from asked(probe_whole(ctx, findings))
     return choose_feed(findings, worst(m.results, findings.rule)[0] or list_feeds(findings)[0])
 
@@ -325,7 +328,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=9,
+    version=10,
     summary="Rank the layers of a Q/DQ model by their effect, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

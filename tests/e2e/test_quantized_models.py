@@ -12,6 +12,7 @@ from narrowdown.engines.demos.scaled_apart import quantize
 from narrowdown.wizard.demo import MODELS
 from tests.docs.shown import of
 
+from ..here import run_check
 from . import tiny
 
 Array = np.ndarray
@@ -64,7 +65,11 @@ def test_the_flow_ends_with_the_layers_to_leave_in_float(narrowdown, products, t
     assert sum(n.op_type == "QuantizeLinear" for n in onnx.load(mixed).graph.node) > 0
     report = narrowdown("report", session, "--format", "json").json()
     assert report["verdict"] == "worked-around"
-    assert [stop["node"] for stop in report["route"]] == ["reproduce", "real-inputs", "layers"]
+    route = [stop["node"] for stop in report["route"]]
+    assert route == ["reproduce", "real-inputs", "reduce", "minimal-case", "layers"]
+    assert run_check(session / "case/check.py").returncode == 1, "the case shows what is lost"
+    exclude = (session / "case/workaround.md").read_text(encoding="utf-8")
+    assert all(repr(name) in exclude for name in report["workaround"]["keep_higher"])
     assert report["reference"] == f"onnxruntime:model={floats}", (
         "a path is the user's own, wherever the worker stands"
     )

@@ -84,6 +84,7 @@ class Workaround(msgspec.Struct, frozen=True):
     modules: tuple[str, ...] = ()  # the PyTorch modules that these lie in
     known: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()  # nodes of the graph that are or hold those of `keep_higher`
+    layers: bool = False  # `keep_higher` are quantized layers in float
     apply: tuple[Recipe, ...] = ()  # in the words of each tool, the engine's own first
 
 

@@ -433,7 +433,7 @@ def headline(state: State, flow: Flow, report: Report) -> str:
     if state.findings.spread and not culprits:
         return f"The error is spread over many layers: no single part stands for it{say_cure(cure)}"
     ranked = _outcome(state, QuantizationOutcome)
-    if ranked and not culprits and cure is not None:
+    if ranked and cure is not None:
         effect = ranked.get("worst_effect")
         wrong = f" ({show_error(effect, report.metric)} by it alone)" if effect else ""
         worst = elide(str(ranked["worst"]), 60)

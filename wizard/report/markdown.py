@@ -22,6 +22,7 @@ from narrowdown.wizard.report.sections import (
     Typed,
     list_sections,
 )
+from narrowdown.wizard.report.summary import count_kept
 from narrowdown.wizard.words import LONGEST, NAME, TEXT, WORD, count, elide, listing, visible
 
 MOST = 60_000  # characters: GitHub takes 65,536 in an issue, and its owner has a sentence to add
@@ -91,10 +92,9 @@ def _say_further(n: int, of: tuple[str, str]) -> str:
 
 def how_to_apply(w: Workaround) -> str:
     """Every recipe, as a page of its own."""
-    stay = "stays" if len(w.keep_higher) == 1 else "stay"
-    nodes = f" {count(len(w.keep_higher), 'node')} {stay} in FP32." if w.keep_higher else ""
+    kept = f" Kept: {count_kept(w)}." if w.keep_higher else ""
     only = f" It is right only while {literal(w.condition)}." if w.condition else ""
-    found = f"Found on {code(w.engine, LONGEST)}.{nodes} `model.onnx` stands for your model.{only}"
+    found = f"Found on {code(w.engine, LONGEST)}.{kept} `model.onnx` stands for your model.{only}"
     head = f"# How to apply the workaround\n\n{found}"
     return (
         "\n\n".join(

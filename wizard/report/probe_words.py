@@ -29,7 +29,7 @@ from narrowdown.engines.probe import (
     State,
     Unroll,
 )
-from narrowdown.engines.spec import parse
+from narrowdown.engines.spec import parse, unquantized
 from narrowdown.wizard.report.vicinity import ids
 from narrowdown.wizard.words import count, elide, name_precision, show_error
 
@@ -148,7 +148,9 @@ def _say_changes(probe: Measure) -> list[str]:
         f"{count(len(off.split('+')), 'optimizer')} off" if off else "",
         f"shrunk in {count(len(candidate.edits), 'place')}" if candidate.edits else "",
         f"{count(patched, 'tensor')} patched" if candidate.severed else "",
-        f"keeping {_many(probe.keep)} in FP32" if probe.keep else "",
+        f"keeping {_many(probe.keep)} in {'float' if unquantized(probe.reference) else 'FP32'}"
+        if probe.keep
+        else "",
         rewritten,
         forced,
         f"watching {watched}" if probe.marks else "",

@@ -17,7 +17,7 @@ from narrowdown.wizard.report.document import Culprit, Depth, Report, Stop
 from narrowdown.wizard.report.hand_on import APPLY, Deed, list_deeds
 from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost, say_where
 from narrowdown.wizard.report.pictures import curve, list_surroundings
-from narrowdown.wizard.report.summary import name_place, say_effect, say_source
+from narrowdown.wizard.report.summary import count_kept, name_place, say_effect, say_source
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.words import (
     count,
@@ -390,16 +390,16 @@ def _compare_cures(report: Report) -> Table:
     bare = f"{tuning} of {report.samples}"
     rows = [("as it is", bare, held_out, _error(report.error, report.metric), "", "nothing")]
     for w in report.cures:
-        kept, off = len(w.keep_higher), listing(w.switched_off, 2)
+        off = listing(w.switched_off, 2)
         rows.append(
             (
-                f"{count(kept, 'node')} in FP32" if kept else f"{switch(w.kind)} {off}",
+                count_kept(w) if w.keep_higher else f"{switch(w.kind)} {off}",
                 f"{w.samples_ok} of {w.samples_n}",
                 f"{w.held_out_ok} of {w.held_out_n}" if w.held_out_n else "not tried",
                 _error(w.error, report.metric),
                 w.cost or "not timed",
                 "types of nodes"
-                if kept
+                if w.keep_higher
                 else "nodes"
                 if w.kind in (*APART, "rewrite", "control-flow")
                 else "nothing",

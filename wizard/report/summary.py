@@ -59,7 +59,7 @@ def _workaround(w: Workaround, metric: str) -> list[str]:
     names = [elide(name, 60) for name in w.keep_higher or w.switched_off]
     what = listing(names, 4) if names else w.engine
     if w.keep_higher:
-        what = f"keep {count(len(names), 'node')} in higher precision: {what}"
+        what = f"keep {count_kept(w, 'higher precision')}: {what}"
     elif w.switched_off:
         there = "" if w.kind in (*APART, "control-flow") else f"; the engine is {w.engine}"
         what = f"{switch(w.kind)} {what}{there}"
@@ -145,13 +145,19 @@ def say_cure(workaround: Workaround | None) -> str:
     if workaround is None or not workaround.holds:
         return ""
     if workaround.keep_higher:
-        cure = f"keeping {count(len(workaround.keep_higher), 'node')} in higher precision"
+        cure = f"keeping {count_kept(workaround, 'higher precision')}"
     elif workaround.switched_off:
         cure = f"{switch(workaround.kind, doing=True)} {listing(workaround.switched_off)}"
     else:
         cure = f"running as {workaround.engine}"
     condition = f", while {workaround.condition}" if workaround.condition else ""
     return f"; {cure} makes {right(workaround)} right{condition}"
+
+
+def count_kept(w: Workaround, precision: str = "FP32") -> str:
+    """``3 nodes in FP32``, or ``3 layers in float`` of a quantized model."""
+    thing, precision = ("layer", "float") if w.layers else ("node", precision)
+    return f"{count(len(w.keep_higher), thing)} in {precision}"
 
 
 def says_nothing(w: Workaround) -> bool:
