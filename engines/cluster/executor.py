@@ -46,9 +46,6 @@ _CALL = 30.0  # that a scheduler or a host may take to answer a word
 _HOST_DEPENDENT = ("timeout", "out-of-memory")  # another host may be faster, or larger
 
 _log = logging.getLogger(__name__)
-_decode_greeting = msgspec.msgpack.Decoder(hosts.Greeting).decode
-_decode_measurement = msgspec.msgpack.Decoder(Measurement).decode
-_decode_slots = msgspec.msgpack.Decoder(list[Slot]).decode
 
 
 class _Member:
@@ -288,14 +285,13 @@ class Cluster:
 
     async def _join_worker(self, address: str) -> None:
         try:
-            greeting = _decode_greeting(
-                await self._call_host(
-                    address,
-                    hosts.greet,
-                    self._terms.capture_bytes,
-                    hosts.encode(self._terms.consent),
-                )
+            said = await self._call_host(
+                address,
+                hosts.greet,
+                self._terms.capture_bytes,
+                hosts.encode(self._terms.consent),
             )
+            greeting = msgspec.msgpack.decode(said, type=hosts.Greeting)
             if greeting.speaks != FORMAT:
                 there = f"{greeting.narrowdown or 'of an unknown version'} (probes of format {greeting.speaks})"
                 here = f"{hosts.version()} (format {FORMAT})"
@@ -341,7 +337,7 @@ class Cluster:
         if said is None:  # another process at the same address
             self._members.pop(member.address, None)
         else:
-            member.slots = _decode_slots(said)
+            member.slots = msgspec.msgpack.decode(said, type=list[Slot])
 
     async def _call_host(
         self, address: str, function: Callable[..., Any], *words: Any, limit: float = _CALL
@@ -399,7 +395,7 @@ class Cluster:
             said = await self._call_host(
                 member.address, hosts.inspect, spec, timeout, limit=timeout + _CALL
             )
-            member.told[spec] = _decode_measurement(said)
+            member.told[spec] = msgspec.msgpack.decode(said, type=Measurement)
 
     def _left_out(self, spec: str, others: Sequence[_Member]) -> None:
         here = _say_version(self._facts.get(spec, {}))
@@ -573,7 +569,7 @@ class Cluster:
             waiting.cancel()
             with contextlib.suppress(Exception):
                 await future.cancel(force=True)
-        return hosts.decode_answer(said) if said is not None else None
+        return msgspec.msgpack.decode(said, type=hosts.Answer) if said is not None else None
 
     # -- files --------------------------------------------------------------------------------------------------------
 

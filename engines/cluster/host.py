@@ -80,10 +80,6 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 encode = msgspec.msgpack.Encoder().encode
-decode_answer = msgspec.msgpack.Decoder(Answer).decode
-_decode_question = msgspec.msgpack.Decoder(Question).decode
-_decode_consent = msgspec.msgpack.Decoder(Consent).decode
-_decode_parcel = msgspec.msgpack.Decoder(Parcel).decode
 
 
 class _Host:
@@ -170,7 +166,7 @@ async def greet(session: str, capture_bytes: int, consent: bytes, dask_worker: A
                 dask_worker.state.nthreads,
                 limit or 0,
                 capture_bytes,
-                _decode_consent(consent),
+                msgspec.msgpack.decode(consent, type=Consent),
             )
             threading.Thread(
                 target=_expire_session, args=(session, host), name="lease", daemon=True
@@ -203,7 +199,8 @@ def answer(session: str, question: bytes) -> bytes:
     """Answer one probe: the cluster's task. An ``Answer``."""
     from distributed import get_worker
 
-    address, asked, host = get_worker().address, _decode_question(question), _hosts.get(session)
+    address, host = get_worker().address, _hosts.get(session)
+    asked = msgspec.msgpack.decode(question, type=Question)
     if host is None:
         return encode(Answer("stranger", address))
     host.heard = time.monotonic()
@@ -227,7 +224,7 @@ def answer(session: str, question: bytes) -> bytes:
 async def receive(session: str, parcel: bytes, offset: int, piece: bytes) -> bool:
     """Take a piece of a file; True once it is whole and in place. Raises ``ValueError`` for a wrong
     name or wrong bytes."""
-    host, wanted = _hosts[session], _decode_parcel(parcel)
+    host, wanted = _hosts[session], msgspec.msgpack.decode(parcel, type=Parcel)
     host.heard = time.monotonic()
     target = parcel_place(host.root, wanted.name)
     if target.is_file():

@@ -31,6 +31,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+MISSING = ""
+try:
+    import numpy as np
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+except ImportError as error:  # which ``main`` tells; lists of operators are compared without
+    MISSING, TorchDispatchMode = str(error), object
+
 # Operators that move or rename values: which of them run differs between a program and its export.
 MOVES = frozenset(
     ["view", "_unsafe_view", "reshape", "_reshape_alias", "t", "transpose", "permute", "expand", "detach",
@@ -67,8 +76,6 @@ class Fault(Exception):
 
 def load_source(source: str) -> Any:
     """What ``/path/model.py:name``, ``package.module:name`` or ``/path/program.pt2`` stands for."""
-    import torch
-
     if source.endswith(".pt2"):
         return torch.export.load(source)
     place, _, name = source.rpartition(":")
@@ -103,8 +110,6 @@ def load_source(source: str) -> Any:
 def open_module(found: Any) -> tuple[Any, Any]:
     """(the module, example inputs or None) of what was named: a module, a function that gives one,
     either of them with inputs beside it, or an exported program."""
-    import torch
-
     if isinstance(found, torch.export.ExportedProgram):
         return found.module(), found.example_inputs
     if inspect.isclass(found) or not isinstance(found, torch.nn.Module | tuple):
@@ -129,8 +134,6 @@ def open_module(found: Any) -> tuple[Any, Any]:
 
 def as_call(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """(positional, named) arguments."""
-    import torch
-
     if isinstance(given, Mapping):
         return (), dict(given)
     if isinstance(given, tuple | list):
@@ -149,8 +152,6 @@ def as_call(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def read_inputs(path: str, module: Any, like: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """One sample of a file: tensors by the names of ``forward``'s arguments, or in their order.
     ``like``: example inputs, whose form (positional or named) is kept."""
-    import numpy as np
-    import torch
 
     def tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -201,9 +202,6 @@ def read_inputs(path: str, module: Any, like: Any) -> tuple[tuple[Any, ...], dic
 
 def leaves(tree: Any) -> list[Any]:
     """The tensors of nested tuples, lists and dicts, in order."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
     return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
@@ -224,44 +222,35 @@ class Call:
         return self.op, self.scope, self.shape
 
 
-def make_recorder() -> Any:
-    """A dispatch mode that lists operators; a function, as its base class is torch's."""
-    from torch.utils._python_dispatch import TorchDispatchMode
+class Recorder(TorchDispatchMode):  # type: ignore[misc]
+    """A dispatch mode that lists operators. ``wanted``: places whose values are kept. ``scopes`` and
+    ``node``: where the program is."""
 
-    class Recorder(TorchDispatchMode):  # type: ignore[misc]
-        """``wanted``: places whose values are kept. ``scope`` and ``node``: where the program is."""
+    def __init__(self, wanted: Iterable[int] = (), *, lines: bool = False) -> None:
+        super().__init__()
+        self.calls: list[Call] = []
+        self.values: dict[int, Any] = {}
+        self.wanted, self.lines = frozenset(wanted), lines
+        self.scopes: list[str] = [""]
+        self.node = ""
+        self.last: Any = None
 
-        def __init__(self, wanted: Iterable[int] = (), *, lines: bool = False) -> None:
-            super().__init__()
-            self.calls: list[Call] = []
-            self.values: dict[int, Any] = {}
-            self.wanted, self.lines = frozenset(wanted), lines
-            self.scopes: list[str] = [""]
-            self.node = ""
-            self.last: Any = None
-
-        def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            kwargs = kwargs or {}
-            out = func(*args, **kwargs)
-            op = func._schema.name.rpartition("::")[2].rstrip("_")
-            first = leaves(out)[:1]
-            kept = op == "_to_copy" and first and args[0].dtype == first[0].dtype
-            if op in MOVES or not first or kept:
-                return out
-            call = Call(
-                op, self.scopes[-1], tuple(first[0].shape), state_arguments(func, args, kwargs)
-            )
-            call.node = self.node
-            call.line = find_line() if self.lines else ""
-            if len(self.calls) in self.wanted:
-                self.values[len(self.calls)] = first[0].detach().clone()
-            self.calls.append(call)
-            self.last = first[0]
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        out = func(*args, **kwargs)
+        op = func._schema.name.rpartition("::")[2].rstrip("_")
+        first = leaves(out)[:1]
+        kept = op == "_to_copy" and first and args[0].dtype == first[0].dtype
+        if op in MOVES or not first or kept:
             return out
-
-    return Recorder
+        call = Call(op, self.scopes[-1], tuple(first[0].shape), state_arguments(func, args, kwargs))
+        call.node = self.node
+        call.line = find_line() if self.lines else ""
+        if len(self.calls) in self.wanted:
+            self.values[len(self.calls)] = first[0].detach().clone()
+        self.calls.append(call)
+        self.last = first[0]
+        return out
 
 
 def state_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -286,8 +275,6 @@ def state_arguments(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
 
 def find_line() -> str:
     """File and line of the innermost frame that is the user's own."""
-    import torch
-
     theirs = (str(Path(torch.__file__).parent), __file__, "<")
     frame: Any = sys._getframe(2)
     while frame is not None:
@@ -341,7 +328,6 @@ def following(
 
 def run_program(program: Any, call: tuple[Any, Any], recorder: Any) -> None:
     """The exported program, node by node, under the recorder."""
-    import torch
 
     class Runner(torch.fx.Interpreter):  # type: ignore[misc]
         def run_node(self, n: Any) -> Any:
@@ -500,14 +486,12 @@ def find_constants(
 ) -> dict[str, dict[str, str]]:
     """Name of a constant that the exporter has computed -> the module that gives it in eager PyTorch,
     where that is another value. ``by_module``: as ``pair_program`` pairs."""
-    import torch
-
     constants = {v.name: v for v in model.graph.initializers.values() if v.const_value is not None}
     pairs = {n: p for n, p in by_module.items() if n in constants}
     if not pairs:
         return {}
     given: dict[str, list[list[Any]]] = {}
-    recorder, wanted = make_recorder()(), {path for path, _ in pairs.values()}
+    recorder, wanted = Recorder(), {path for path, _ in pairs.values()}
     with following(module, recorder, given, wanted), torch.no_grad():
         module(*call[0], **call[1])
     found: dict[str, dict[str, str]] = {}
@@ -537,9 +521,8 @@ def shape_of(value: Any) -> tuple[int, ...] | None:
 
 def export(request: Mapping[str, Any]) -> dict[str, Any]:
     """Do what was asked; what is told of it. Raises Fault."""
-    import numpy as np
-    import torch
-
+    if MISSING:
+        raise Fault(f"This interpreter has no torch that works ({MISSING}).")
     out = Path(request["out"])
     module, given = open_module(load_source(request["source"]))
     was_training, name = False, Path(request["source"]).stem
@@ -555,10 +538,9 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
             )
         samples = [as_call(given)]
     args, kwargs = samples[0]
-    recorder = make_recorder()
     with torch.no_grad():
         golden = [leaves(module(*a, **k)) for a, k in samples]
-        first, outputs = recorder(lines=True), dict[str, list[list[Any]]]()
+        first, outputs = Recorder(lines=True), dict[str, list[list[Any]]]()
         with following(module, first, outputs), first:
             again = leaves(module(*args, **kwargs))
     steady = len(again) == len(golden[0]) and all(
@@ -623,8 +605,6 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
 
 def export_onnx(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """(the exported program, the ONNX model) as torch.onnx makes them. Raises Fault."""
-    import torch
-
     try:
         import onnxscript  # noqa: F401
     except ImportError:
@@ -644,12 +624,9 @@ def record_inner(
     most: int,
 ) -> tuple[dict[str, Any], dict[str, list[dict[str, str]]]]:
     """(inner values of eager PyTorch by ONNX tensor, what differs by module)."""
-    import torch
-
     program, model = made
     calls, by_module = eager
-    recorder = make_recorder()
-    theirs = recorder()
+    theirs = Recorder()
     run_program(program.exported_program, call, theirs)
     same = align(calls, theirs.calls)
     last = {c.node: place for place, c in enumerate(theirs.calls)}
@@ -673,7 +650,7 @@ def record_inner(
         if room < 0:
             break
         chosen[node] = same[place]
-    kept, given = recorder(chosen.values()), dict[str, list[list[Any]]]()
+    kept, given = Recorder(chosen.values()), dict[str, list[list[Any]]]()
     wanted = {path for path, _ in placed.values()}
     with following(module, kept, given, wanted), torch.no_grad(), kept:
         module(*call[0], **call[1])
@@ -695,8 +672,6 @@ def record_inner(
 def as_array(tensor: Any) -> Any:
     """A tensor as numpy has it; bfloat16, which numpy lacks, as float32, which holds the same
     values."""
-    import torch
-
     plain = tensor.detach().cpu()
     return (plain.float() if plain.dtype == torch.bfloat16 else plain).numpy()
 
@@ -714,10 +689,6 @@ def main(path: str) -> int:
     request = json.loads(Path(path).read_text(encoding="utf-8"))
     result: dict[str, Any]
     try:
-        try:
-            import torch  # noqa: F401
-        except ImportError as error:
-            raise Fault(f"This interpreter has no torch that works ({error}).") from None
         warnings.simplefilter("ignore")
         result = export(request)
     except Fault as fault:

@@ -63,12 +63,10 @@ def strip_metadata(path: Path) -> bool:
     model = onnx.load(path, load_external_data=False)
     stripped = False
     for part in iterate_messages(model):
-        if getattr(part, "doc_string", ""):
-            part.ClearField("doc_string")
-            stripped = True
-        if getattr(part, "metadata_props", ()):
-            part.ClearField("metadata_props")
-            stripped = True
+        for field in ("doc_string", "metadata_props"):
+            if getattr(part, field, ()):
+                part.ClearField(field)
+                stripped = True
     if stripped:
         write_atomically(path, model.SerializeToString())
     return stripped
@@ -78,7 +76,7 @@ def main(words: list[str]) -> int:
     """One sentence on stderr where it cannot be done."""
     try:
         match words:
-            case ["whole", models, *files] if files and len(files) % 2 == 0:
+            case ["whole", models, *files]:
                 for stored, target in zip(files[::2], files[1::2], strict=True):
                     write_whole(Path(models), Path(stored), Path(target))
             case ["ready", *folders]:
@@ -87,9 +85,6 @@ def main(words: list[str]) -> int:
                     for path in (folder / name for name in MODELS):
                         if path.is_file():
                             strip_metadata(path)
-            case _:
-                print(__doc__, file=sys.stderr)
-                return 2
     except Exception as problem:  # whatever onnx and protobuf raise of a damaged file
         print(f"{' '.join(words[1:])} cannot be made ready: {problem}", file=sys.stderr)
         return 4

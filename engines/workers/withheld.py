@@ -133,12 +133,6 @@ def _expect_anew(folder: Path, model: ModelProto, reference: str) -> None:
 def main(words: list[str]) -> int:
     """Change these folders and print how many weights each one held; one sentence on stderr where
     one cannot be changed."""
-    if len(words) < 4 or words[1] not in ("random", "none"):
-        print(
-            "usage: python -P -m narrowdown.engines.workers.withheld CONSENT random|none REFERENCE DIR...",
-            file=sys.stderr,
-        )
-        return 2
     agreed = msgspec.json.decode(words[0], type=Consent)
     for word in words[3:]:
         try:

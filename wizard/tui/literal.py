@@ -29,13 +29,7 @@ def literal(text: object, style: str = "", *, lines: bool = False) -> Content:
 
 def row(parts: Iterable[tuple[str, str]]) -> Content:
     """Pieces of (text, style), each literal, in one Content."""
-    text, spans = "", []
-    for piece, style in parts:
-        piece = clean(piece)
-        if style and piece:
-            spans.append(Span(len(text), len(text) + len(piece), style))
-        text += piece
-    return Content(text, spans)
+    return Content.assemble(*((clean(piece), style) for piece, style in parts if piece))
 
 
 def wrap_words(content: Content, width: int) -> list[Content]:
