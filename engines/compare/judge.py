@@ -284,8 +284,9 @@ def judge_cured(
     measurement: Measurement, criterion: Criterion, signature: Signature | None
 ) -> Verdict:
     """The whole model under a change that may cure it. Of what was refused, or crashed: whether it
-    still is, and if not, whether it is right."""
-    if signature is None or signature.kind == "accuracy" or measurement.status == "ok":
+    still is, and if not, whether it is right; of an engine that cannot run here, the first alone."""
+    ran = measurement.status == "ok" and measurement.results
+    if signature is None or signature.kind == "accuracy" or ran:
         return judge_whole(measurement, criterion)
     return judge(measurement, criterion, signature)
 

@@ -12,6 +12,7 @@ from narrowdown.engines.compare.judge import (
     badness,
     judge,
     judge_check,
+    judge_cured,
     judge_shrunk,
     judge_whole,
     limit,
@@ -161,6 +162,8 @@ def test_crash_and_build_failures_are_searched_by_their_status() -> None:
     assert judge(Measurement(status="crash"), RULE, crash).failed
     assert judge(measured(0.9), RULE, crash).passed
     assert judge(Measurement(status="build-failed"), RULE, crash).reason == "build-failed"
+    assert judge_cured(measured(0.9), RULE, crash).failed  # builds, and is wrong
+    assert judge_cured(Measurement(), RULE, crash).passed  # builds, where nothing can run
     assert judge(
         Measurement(status="build-failed"), RULE, Signature(kind="build", sample="real:0")
     ).failed
