@@ -2,12 +2,14 @@
 except to check a flow."""
 
 import argparse
+import re
 import shlex
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from narrowdown.engines import spec
 from narrowdown.engines.exporting.launch import is_program
 from narrowdown.wizard import BadUsage, Refusal, problem_options as words, readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
@@ -105,6 +107,20 @@ def _each(check: Callable[[str], object]) -> Callable[[str], list[str]]:
     return read
 
 
+def served(text: str) -> dict[str, str]:
+    """Options of an engine's spec for ``name:smallest..largest`` of each open input, with blanks
+    between several: x:1x3x64x64..8x3x64x64. Raises Refusal."""
+    shapes: dict[str, list[str]] = {"min_shapes": [], "max_shapes": []}
+    for each in _several(text):
+        found = re.fullmatch(r"(.+):(\d+(?:x\d+)*)\.\.(\d+(?:x\d+)*)", each)
+        if not found:
+            raise BadUsage(f"'{each}' is not name:smallest..largest, as x:1x3x64x64..8x3x64x64.")
+        name, *ends = found.groups()
+        for of_input, end in zip(shapes.values(), ends, strict=True):
+            of_input.append(f"{name}:{end}")
+    return {key: "+".join(of_input) for key, of_input in shapes.items() if of_input}
+
+
 def show_exported(named: argparse.Namespace) -> dict[str, str]:
     """What stands in the fields once a PyTorch program is exported; nothing for an ONNX file."""
     if not hasattr(named, "exported"):
@@ -128,6 +144,7 @@ FIELDS: Mapping[str, Callable[..., object]] = {
     "flow": flow,
     "seed": _typed(readers.read_seed, UNSET["seed"]),
     "input_shapes": _each(words.shape),
+    "served": served,
     "val_range": _each(words.value_range),
     "carry": _several,
     "carry_token": _several,
@@ -179,6 +196,9 @@ def build(
     typed = {
         name: value for name, value in given.items() if answers[name] != show_field(before, name)
     }
+    if sizes := given["served"]:
+        built = str(spec.parse(str(given["engine"])).with_options(sizes))
+        typed["engine"] = engine(built, here=executor == LOCAL)
     return change_problem(before, {**typed, "model": path}, executor)
 
 

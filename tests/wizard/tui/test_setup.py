@@ -10,6 +10,7 @@ import pytest
 from textual.widgets import Input
 
 from narrowdown.engines.exporting import launch
+from narrowdown.wizard import Refusal
 from narrowdown.wizard.cli.arguments import parser
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import shipped
@@ -142,7 +143,8 @@ NOT_ASKED = {
 def test_the_form_has_every_option_of_the_command_line() -> None:
     (commands,) = (a for a in parser()._actions if isinstance(a, argparse._SubParsersAction))
     options = {action.dest for action in commands.choices["open"]._actions}
-    assert options == checks.FIELDS.keys() | NOT_ASKED.keys()
+    of_engines = {"served"}  # on the command line they are options of an engine
+    assert options | of_engines == checks.FIELDS.keys() | NOT_ASKED.keys()
     assert not checks.FIELDS.keys() & NOT_ASKED.keys()
 
 
@@ -310,6 +312,17 @@ async def test_what_is_rarely_needed_is_behind_a_fold(
 def test_shapes_stand_in_the_form_as_they_are_typed() -> None:
     shaped = Problem(model="m.onnx", input_shapes={"x": (1, 2), "a b": (3,)})
     assert checks.show_field(shaped, "input_shapes") == "x:[1,2] 'a b:[3]'"
+
+
+def test_served_sizes_are_the_engines(model: Path) -> None:
+    """An engine without such sizes says so, as one with a wrong option does."""
+    answers = {**dict.fromkeys(checks.FIELDS, ""), "model": str(model)}
+    answers |= {"engine": "tensorrt:precision=fp16", "served": "x:1x2..8x2 y:1..4"}
+    made = checks.build(answers, executor="other")
+    assert made.engine == "tensorrt:max_shapes=x:8x2+y:4,min_shapes=x:1x2+y:1,precision=fp16"
+    with pytest.raises(Refusal, match="max_shapes"):
+        checks.build({**answers, "engine": "onnxruntime"})
+    assert checks.problem_with("served", "x:1x2")
 
 
 @pytest.mark.slow

@@ -91,6 +91,7 @@ ROWS = (
 )
 ADVANCED = (
     Row("input_shapes", "Input shapes", "For open dimensions: name:[1,3,224,224]; blanks between several.", "as guessed"),
+    Row("served", "Served sizes", "Smallest and largest of open inputs, for the engine: x:1x3x64x64..8x3x64x64", "as fed"),
     Row("val_range", "Value ranges", "Of made-up inputs: name:[low,high], or [low,high] for all.", "as guessed"),
     Row("carry", "Carry", "Outputs that go back into inputs at the next step: present.*:past.*", "nothing"),
     Row("carry_token", "Carry tokens", "What the scores choose goes back: logits:input_ids=argmax", "nothing"),
