@@ -205,6 +205,8 @@ class Findings(
     keep: str = ""
     workaround: Workaround | None = None
     notes: tuple[str, ...] = ()  # sentences for the report
+    # (option, pattern) that names and shapes suggest for a loop that was not asked for
+    suggested: tuple[tuple[str, str], ...] = ()
     replaced: Replaced | None = (
         None  # the reference, where two independent engines agree against the given one
     )

@@ -172,7 +172,7 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     ``carry`` and ``carry_token``: outputs that go back into inputs (``engines.data.sequences``).
     Each feed is then a sequence of ``steps`` (0: as long as its inputs), whose states are those of
     the ``reference``; ``own_tokens``: an engine is fed the tokens that it chose. facts["suggested"]:
-    the option to give where names and shapes suggest such pairs and none are given."""
+    the options to give where names and shapes suggest such pairs and none are given."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts

@@ -22,6 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from campaigns.faults.campaign import MARK, kill_tree
+from campaigns.field.truth import CLEAR
 from campaigns.field.voices import TOLERANCE
 from campaigns.loops import truth
 from campaigns.loops.models import LOOPS, Feed, Loop
@@ -123,7 +124,8 @@ def judge(loop: Loop, precision: str, path: Path, sequences: Sequence[Feed], ran
     if cure := report["workaround"]:
         unseen = sequences[loop.given :]
         held = [
-            truth.compare(loop, path, feed, precision, cure["keep_higher"]).first(tolerance) is None
+            truth.compare(loop, path, feed, precision, cure["keep_higher"]).first(CLEAR * tolerance)
+            is None
             for feed in unseen
         ]
         holds = (sum(held), len(held))

@@ -10,8 +10,6 @@ from narrowdown.engines.compare.judge import exceed, worst
 from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.probe import HUGE, Answer, Measurement, SampleInfo, SampleResult
 
-CARRIED = "Outputs of this model look like the state that goes back into its inputs"
-
 
 class CurveRow(msgspec.Struct, frozen=True):
     """One step of a loop. ``output``: the worst one, and how bad it is; ``own``: what the step is off
@@ -81,11 +79,16 @@ def find_token(rows: Sequence[CurveRow]) -> CurveRow | None:
 # -- in words
 
 
-def say_carried(option: str) -> tuple[str, ...]:
-    """That single steps say nothing of a loop; nothing where no ``option`` to run it is
+def say_carried(suggested: Sequence[tuple[str, str]]) -> str:
+    """That single steps say nothing of a loop, and the options that run it; "" where none are
     suggested."""
-    said = f"{CARRIED}. Single steps say nothing of the loop: add {option} --steps 64."
-    return (said,) if option else ()
+    options = [f"--{name.replace('_', '-')} '{pattern}'" for name, pattern in suggested]
+    if not options:
+        return ""
+    return (
+        "Outputs of this model look like the state that goes back into its inputs. Single steps say nothing of the loop: "
+        f"add {' '.join(options)} --steps 64. States, positions and masks that you do not give are made then."
+    )
 
 
 def say_curve(rows: Sequence[CurveRow], rule: Criterion, verdict: str, carrier: str) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from narrowdown.engines import sources
 from narrowdown.engines.array import Array
+from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.data import InputProblem, files, near, packed, roles, sequences
 from narrowdown.engines.data.arrays import write_npy
 from narrowdown.engines.data.sequences import Loop
@@ -270,10 +271,10 @@ class _Loading:
             "rounded": codes.rounded,
             "half": self._find_half_type(),
             "large": self.large,
-            "suggested": "" if self.loop.inputs else self._suggest_loop(),
+            "suggested": self._suggest_loop(),
         }
 
-    def _suggest_loop(self) -> str:
+    def _suggest_loop(self) -> list[tuple[str, str]]:
         """What to give where outputs look like the state that goes back into inputs."""
         ends = (
             {
@@ -285,7 +286,7 @@ class _Loading:
             }
             for each in (self.index.inputs, self.index.outputs)
         )
-        return sequences.suggest(*ends)
+        return [] if self.loop.inputs else sequences.suggest(*ends)
 
     def _find_half_type(self) -> str:
         """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
@@ -626,7 +627,8 @@ class _Loading:
                 wants = f" The model wants {wanted.tensor.dtype}{shape} there."
                 near = suggestion(name, arrays, " ")
                 do = f" Save the array under the name '{name}'." if arrays and not near else ""
-                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}")
+                told = f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}"
+                raise InputProblem(f"{told} {say_carried(self._suggest_loop())}".rstrip())
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
             self.warnings[

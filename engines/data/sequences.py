@@ -19,6 +19,7 @@ USUAL = 64  # steps, where neither the user nor an axis of the inputs says how m
 _SIDES = re.compile(
     r"past|present|prev(?:ious)?|next|new|old|updated|curr?(?:ent)?|initial|final|out(?:put)?|in(?:put)?"
 )
+_TOKENS = re.compile("(decoder)?(ids|tokens?)")
 Arrays: TypeAlias = Mapping[str, Array]
 Dims: TypeAlias = tuple[int | str, ...] | None
 Declared: TypeAlias = Mapping[str, tuple[str, Dims]]  # name -> dtype, dimensions
@@ -67,9 +68,9 @@ def _match(pattern: str, inputs: Collection[str], outputs: Collection[str]) -> d
     )
 
 
-def suggest(inputs: Declared, outputs: Declared) -> str:
-    """The pattern of the pairs that names and shapes suggest; "" where there are none, or where
-    nothing but them goes in: a model of pictures that gives a picture is no loop."""
+def suggest(inputs: Declared, outputs: Declared) -> list[tuple[str, str]]:
+    """(option, pattern) of the pairs that names and shapes suggest, and of what chooses a token; none
+    where nothing but them goes in: a model of pictures that gives a picture is no loop."""
     pairs = [
         (name, other)
         for name, (dtype, dims) in outputs.items()
@@ -80,9 +81,15 @@ def suggest(inputs: Declared, outputs: Declared) -> str:
         and _fit(dims, there)
     ]
     if not pairs or len(pairs) == len(inputs):
-        return ""
+        return []
     found = dict.fromkeys(_shorten(*pair) if len(pairs) > 1 else ":".join(pair) for pair in pairs)
-    return " ".join(f"--carry '{pattern}'" for pattern in found)
+    tokens = [
+        f"{scores}:{ids}{CHOICE}"
+        for scores in outputs
+        for ids, (dtype, _) in inputs.items()
+        if "logits" in scores and _TOKENS.fullmatch(_core(ids)) and "int" in dtype
+    ]
+    return [*(("carry", pattern) for pattern in found), *(("carry_token", t) for t in tokens[:1])]
 
 
 def _core(name: str) -> str:

@@ -123,10 +123,10 @@ def compare(ctx: StepContext) -> Steps[CompareOutcome]:
     yield Note(f"the whole model{fed}")
     findings, m = yield from measure_whole(ctx, findings)
     if ctx.check:
-        refuse_unmeasured(m, findings.samples, findings.notes)
+        refuse_unmeasured(m, findings)
         return (yield from _compare_by_check(ctx, findings, m))
     m, no_reference = yield from _ask_other_side(ctx, findings, m)
-    refuse_unmeasured(m, findings.samples, findings.notes)
+    refuse_unmeasured(m, findings)
     findings = yield from lock_failure(ctx, findings, m)
     if m.status != "ok" or (m.facts.get("build") is not None and not m.results):
         return (yield from _finish_without_outputs(ctx, findings, m, no_reference))

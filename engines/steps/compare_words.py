@@ -14,7 +14,7 @@ from narrowdown.engines.asking.engine_forms import order_precision
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
 from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.judge import by_sample, find_largest, worst
-from narrowdown.engines.compare.loops import CARRIED
+from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.compare.say import (
     NEAR,
     UNLIKE,
@@ -184,9 +184,8 @@ def say_beside(
     given = sum(is_given(r.sample) for r in m.results)
     own = f"{say_many(given, 'sample')} of yours"
     worst_near = say_error(worst(near.counted.results, rule)[2], rule)
-    carried = " ".join(n for n in model.findings.notes if n.startswith(CARRIED))
     told = (
-        (passes and carried, carried),
+        (bool(model.findings.suggested), say_carried(model.findings.suggested)),
         (
             found.verdict == "fails" and found.engine_error is not None,
             f"Computed literally, the quantized model is {wrong_by(found.emulated_error, rule.metric)} on that sample; the "

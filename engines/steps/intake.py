@@ -12,6 +12,8 @@ from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, S
 from narrowdown.engines.asking.whole_model import WholeModel
 from narrowdown.engines.compare.criterion import Criterion
 from narrowdown.engines.compare.judge import REFUSALS, judge_check
+from narrowdown.engines.compare.loops import say_carried
+from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.quantized import LOOK_WRONG
 from narrowdown.engines.nearest import join_some, suggestion
 from narrowdown.engines.options import recorded
@@ -50,12 +52,10 @@ def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
     return StepRefused(told, code=Refused.BAD_INPUT)
 
 
-def refuse_unmeasured(
-    m: Measurement, samples: Iterable[SampleInfo], notes: Iterable[str] = ()
-) -> None:
+def refuse_unmeasured(m: Measurement, findings: Findings) -> None:
     """Raise StepRefused where the whole model could not be judged at all, by no fault of the engine
     under test: the reference does not run it, it does not fit what is installed, or the checker
-    cannot be started. ``notes``: what was guessed, and what looks wrong in the model."""
+    cannot be started."""
     if m.facts.get("started") is False or m.status == "refused":
         code = Refused.BAD_INPUT if m.facts.get("script") else Refused.MISSING
         raise StepRefused(m.message, code=code)
@@ -64,14 +64,16 @@ def refuse_unmeasured(
         raise StepRefused(told, code=Refused.BAD_INPUT)
     if m.status == "reference-failed":
         hint = ""
-        if "while it ran" in m.message and not any(is_given(s.id) for s in samples):
-            guessed = "".join(f" {note}" for note in notes if "--input-shapes" in note)
+        if "while it ran" in m.message and not any(is_given(s.id) for s in findings.samples):
+            guessed = "".join(f" {note}" for note in findings.notes if "--input-shapes" in note)
             hint = (
                 " The inputs were made up; if the model needs others, give them with --inputs, or sizes with "
-                f"--input-shapes.{guessed}"
-            )
+                f"--input-shapes.{guessed} {say_carried(findings.suggested)}"
+            ).rstrip()
         alone = " Whether the engine agrees with itself is seen without any: --flow consistency."
-        raise StepRefused(f"{m.message}{hint}{say_of_pairs(notes)}{alone}", code=Refused.MISSING)
+        raise StepRefused(
+            f"{m.message}{hint}{say_of_pairs(findings.notes)}{alone}", code=Refused.MISSING
+        )
 
 
 def say_of_pairs(notes: Iterable[str]) -> str:

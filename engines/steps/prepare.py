@@ -21,7 +21,6 @@ from narrowdown.engines.compare.judge import (
     judge_whole,
     sign_failure,
 )
-from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.options import recorded
@@ -90,7 +89,6 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             *made.facts.get("warnings", ()),
             *intake.say_half(half, ctx.reference),
             *intake.say_large(made.facts.get("large", {}), ctx),
-            *say_carried(made.facts.get("suggested", "")),
         )
         tried = _with_inputs(findings, made)
         # Nothing is computed from what was recorded, and a check is fed whole samples.
@@ -128,7 +126,12 @@ def _with_inputs(findings: Findings, made: Measurement) -> Findings:
     """Findings with the inputs and the samples that decide: the given ones where there are any."""
     samples = tuple(msgspec.convert(s, SampleInfo) for s in made.facts["samples"])
     given = tuple(s for s in samples if is_given(s.id))
-    return msgspec.structs.replace(findings, inputs=made.facts["inputs"], samples=given or samples)
+    return msgspec.structs.replace(
+        findings,
+        inputs=made.facts["inputs"],
+        samples=given or samples,
+        suggested=tuple((name, pattern) for name, pattern in made.facts.get("suggested") or ()),
+    )
 
 
 def prepare_findings(ctx: StepContext) -> Sub[Findings]:
@@ -153,7 +156,7 @@ def prepare_findings(ctx: StepContext) -> Sub[Findings]:
     else:
         chosen = ""
         findings, measurement = yield from measure_whole(ctx, findings)
-        intake.refuse_unmeasured(measurement, findings.samples)
+        intake.refuse_unmeasured(measurement, findings)
         locked = yield from lock_failure(ctx, findings, measurement)
         locked = note_expensive(ctx, locked, measurement)
         if locked.signature is None:

@@ -209,7 +209,7 @@ def _ask_builds(
             probe = msgspec.structs.replace(probe, save=keep, record=record)
         m = yield from asked(probe)
         if not attempt:
-            intake.refuse_unmeasured(m, findings.samples)
+            intake.refuse_unmeasured(m, findings)
         verdict = judge_again(ctx, findings, m)
         seen.failing += verdict.failed
         seen.answered += verdict.kind != "unresolved"

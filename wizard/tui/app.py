@@ -219,7 +219,8 @@ class Narrowdown(InTurn[int]):
     def edit_setup(self) -> None:
         """The form with the set-up of the open session, for a new one; that one stays as it is."""
         if self.scene is not None:
-            self.push_screen(SetupScreen(self.scene.problem, self.scene.folder))
+            found = self.scene.state.findings
+            self.push_screen(SetupScreen(self.scene.problem, self.scene.folder, found.suggested))
 
     def list_what_follows(self) -> None:
         """What can be asked after the open session, each with its price; looked up in a thread."""

@@ -44,32 +44,33 @@ def declared(**names):
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "option"),
+    ("inputs", "outputs", "patterns"),
     [
         (
             declared(x=[1, 64], state=[1, 64]),
             declared(y=[1, 16], state_out=[1, 64]),
-            "--carry 'state_out:state'",
+            ["state_out:state"],
         ),
         (
             declared(x=[1, 8], h0=[2, 1, 4], c0=[2, 1, 4]),
             declared(y=[1, 8], hn=[2, 1, 4], cn=[2, 1, 4]),
-            "--carry 'hn:h0' --carry 'cn:c0'",
+            ["hn:h0", "cn:c0"],
         ),
         (
-            declared(ids=[1, "s"], past_key_values__0__key=[1, 2, "p", 4], past_key_values__0__value=[1, 2, "p", 4]),
+            {"ids": ("int64", (1, "s"))}
+            | declared(past_key_values__0__key=[1, 2, "p", 4], past_key_values__0__value=[1, 2, "p", 4]),
             declared(logits=[1, "s", 9], present__0__key=[1, 2, "t", 4], present__0__value=[1, 2, "t", 4]),
-            "--carry 'present*:past_key_values*'",
+            ["present*:past_key_values*", "logits:ids=argmax"],
         ),
         # A picture that becomes a picture is no loop, nor is a state of another size or type.
-        (declared(image=[1, 3, 8, 8]), declared(image_out=[1, 3, 8, 8]), ""),
-        (declared(x=[1, 4], state=[1, 64]), declared(state_out=[1, 32]), ""),
-        (declared(x=[1, 4], y=[1, 4]), declared(logits=[1, 4]), ""),
-        (declared(x=[1, 4], state=[1, 64]), {"state_out": ("int64", (1, 64))}, ""),
+        (declared(image=[1, 3, 8, 8]), declared(image_out=[1, 3, 8, 8]), []),
+        (declared(x=[1, 4], state=[1, 64]), declared(state_out=[1, 32]), []),
+        (declared(x=[1, 4], y=[1, 4]), declared(logits=[1, 4]), []),
+        (declared(x=[1, 4], state=[1, 64]), {"state_out": ("int64", (1, 64))}, []),
     ],
 )  # fmt: skip
-def test_pairs_are_suggested_by_names_and_shapes(inputs, outputs, option) -> None:
-    assert sequences.suggest(inputs, outputs) == option
+def test_pairs_are_suggested_by_names_and_shapes(inputs, outputs, patterns) -> None:
+    assert [pattern for _, pattern in sequences.suggest(inputs, outputs)] == patterns
 
 
 def test_what_a_step_gives_goes_into_the_next() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement, SampleInfo
 from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps import intake
@@ -68,20 +69,24 @@ def test_what_cannot_be_judged_at_all() -> None:
         Measurement(facts={"started": True}),
         Measurement(assumed="fail"),
     ):
-        intake.refuse_unmeasured(fine, [guessed])
+        intake.refuse_unmeasured(fine, Findings(samples=(guessed,)))
     ran = Measurement(
         status="reference-failed", message="The reference failed while it ran the model."
     )
     with pytest.raises(StepRefused, match="give them with --inputs") as no:
-        intake.refuse_unmeasured(ran, [guessed])
+        intake.refuse_unmeasured(ran, Findings(samples=(guessed,)))
     assert no.value.code == 4
     shape, kind = (
         "'x' was given the shape [1, 8]: batch 1 (--input-shapes changes it).",
         "'x': an image, values from 0 to 1.",
     )
+    carried = (("carry", "h:h0"),)
     with pytest.raises(StepRefused) as no:
-        intake.refuse_unmeasured(ran, [guessed], (shape, kind))
-    assert f"sizes with --input-shapes. {shape} Whether" in str(no.value), (
+        intake.refuse_unmeasured(
+            ran, Findings(samples=(guessed,), notes=(shape, kind), suggested=carried)
+        )
+    assert "add --carry 'h:h0'" in str(no.value)
+    assert f"sizes with --input-shapes. {shape} Outputs" in str(no.value), (
         "the names that sizes are to be given for"
     )
     for m, samples in (
@@ -96,7 +101,7 @@ def test_what_cannot_be_judged_at_all() -> None:
         ),
     ):
         with pytest.raises(StepRefused) as no:
-            intake.refuse_unmeasured(m, samples)
+            intake.refuse_unmeasured(m, Findings(samples=tuple(samples)))
         # Where it is the reference that fails, there is a way to go on without any.
         hint = " Whether the engine agrees with itself is seen without any: --flow consistency."
         told = m.message + (hint if m.status == "reference-failed" else "")

@@ -187,6 +187,20 @@ async def test_the_flow_is_picked_from_a_list_or_as_a_file(
     assert app.library.created[0].flow == str(mine)
 
 
+async def test_what_names_and_shapes_suggest_is_offered(
+    session: FakeSession, make_app: Make
+) -> None:
+    app, pairs = make_app(folder=None, setup=None), (("carry", "h:h0"), ("carry", "c:c0"))
+    s.opened(session)
+    async with app.run_test(size=(80, 24)) as pilot:
+        form = SetupScreen(suggested=pairs)
+        await app.push_screen(form)
+        field = form.query_one("#carry", Input).focus()
+        await press(pilot, "f2", until=lambda: isinstance(app.screen, Pick))
+        await press(pilot, "enter", until=lambda: app.screen is form)
+        assert field.value == "h:h0 c:c0"
+
+
 async def test_on_80_by_24_the_whole_form_is_in_sight(session: FakeSession, make_app: Make) -> None:
     app = make_app(folder=None)
     async with app.run_test(size=(80, 24)) as pilot:

@@ -111,6 +111,7 @@ NOTHING_RUNS = (
     "Nothing runs before Start. Press [Enter] for the next field, {pick} to list what fits."
 )
 EDITING = "Start begins a new session, which takes over what still holds."
+SUGGESTED = "Names and shapes of this model suggest it."
 MORE = "More options"
 
 
@@ -133,10 +134,19 @@ class SetupScreen(Hosted):
         *keys.bindings("pick", "start", "form_help", "leave_form", "interrupt"),
     ]
 
-    def __init__(self, problem: Problem | None = None, source: Path | None = None) -> None:
-        """``source``: the session whose set-up is changed."""
+    def __init__(
+        self,
+        problem: Problem | None = None,
+        source: Path | None = None,
+        suggested: Sequence[tuple[str, str]] = (),
+    ) -> None:
+        """``source``: the session whose set-up is changed; ``suggested``: (field, value) that
+        its model suggests."""
         super().__init__()
         self._base, self._source = problem, source
+        self._suggested = {
+            name: " ".join(value for of, value in suggested if of == name) for name, _ in suggested
+        }
 
     def compose(self) -> ComposeResult:
         source = self._source
@@ -161,9 +171,11 @@ class SetupScreen(Hosted):
     def _field(self, field: Row) -> ComposeResult:
         yield Text(field.label, classes="field-label")
         yield Text(field.hint, classes="quiet field-hint")
+        fits = self._suggested.get(field.name, "")
+        takes = f", or {fits} {self.host.fill_in_keys('by {pick}')}" if fits else ""
         yield TypedLine(
             self._given(field.name),
-            placeholder=field.placeholder,
+            placeholder=field.placeholder + takes,
             id=field.name,
             compact=True,
             select_on_focus=False,
@@ -179,7 +191,7 @@ class SetupScreen(Hosted):
         self.run_worker(
             choices.flows, thread=True, group="flows", exit_on_error=False
         )  # so that F2 answers at once
-        given = any(self._given(field.name) for field in ADVANCED)
+        given = any(self._given(f.name) or f.name in self._suggested for f in ADVANCED)
         self.query_one("#advanced").display = given
         self.query_one("#more").display = not given
         if self._base is None or not self._base.model:
@@ -295,8 +307,10 @@ class SetupScreen(Hosted):
             picker = PickFile(self.host.fill_in_keys(title), start(typed), row.kinds)
             self.app.push_screen(picker, done)
 
-        if row.entries:
-            self.app.push_screen(Pick(row.label, row.entries()), done)
+        fits = self._suggested.get(row.name, "")
+        if row.entries or fits:
+            entries = row.entries() if row.entries else [Entry(fits, fits, "", SUGGESTED)]
+            self.app.push_screen(Pick(row.label, entries), done)
         elif row.kinds:
             pick_file(model.value)
         else:
