@@ -156,7 +156,7 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         fixed: Cure = yield from fix_control_flow(ask)
         if fixed.workaround is not None:
             return fixed
-    switched: Workaround | None = yield from _switch_off(ask)
+    switched, unverified = yield from _switch_off(ask)
     if switched is not None:
         off = ", ".join(switched.switched_off) or switched.engine
         gone = " off" if switched.kind in ("optimizer", "tactic") else ""
@@ -196,20 +196,27 @@ def _find_cure(ask: Inquiry, params: WorkaroundParams) -> Sub[Cure]:
         ),
         (True, f" Keeping nodes in higher precision: {reason}"),
     )
-    return Cure(f"Nothing that this engine can switch was found to help.{why}")
+    none = unverified or "Nothing that this engine can switch was found to help."
+    return Cure(f"{none}{why}")
 
 
-def _switch_off(ask: Inquiry) -> Sub[Workaround | None]:
+def _switch_off(ask: Inquiry) -> Sub[tuple[Workaround | None, str]]:
     """The first of what the engine can switch that is right on every given sample, in every run of
-    every build; None where none is."""
+    every build; None where none is, and of one that could not be run here a sentence."""
+    unverified = ""
     for option in _list_options(ask.ctx, ask.findings):
         yield Note(f"trying {option.engine} without {', '.join(option.switched_off)}")
         switched = partial(ask.whole, engine=option.engine, forbid=option.forbid)
         plain = yield from asked(ask.whole(list_feeds(ask.findings)))
-        holds, _ = yield from verify(ask, option, switched, plain)
+        holds, last = yield from verify(ask, option, switched, plain)
         if holds is not None:
-            return holds
-    return None
+            return holds, ""
+        if last.status == "refused":  # as where it can be built and not run
+            off = ", ".join(option.switched_off)
+            unverified = (
+                f"With {off} off it fails no more, and no run could verify it: {last.message}"
+            )
+    return None, unverified
 
 
 def _prefer_known(ask: Inquiry, cure: Cure) -> Cure:

@@ -111,12 +111,11 @@ def gather(state: State, flow: Flow, problem: Problem, sources: Sources) -> Repo
     file = WORKED_AROUND if list_handed_over(state, table) else ""
     version = state.version(problem.engine)
     workaround = _workaround(findings, problem, index, version, file)
-    found = (w for v in state.route if v.findings and (w := v.findings.workaround))
+    found = [w for v in state.route if v.findings and (w := v.findings.workaround)]
+    changes = {_change(w): w for w in found if _change(w) != _change(findings.workaround)}
     cures = [
         _workaround(msgspec.structs.replace(findings, workaround=w), problem, index, version, "")
-        for w in {
-            (w.kind, w.keep, w.switched_off): w for w in found if w != findings.workaround
-        }.values()
+        for w in changes.values()
     ]
     notes = (
         *findings.notes,
@@ -311,6 +310,11 @@ def culprit(c: base.Culprit, *, compared: bool = True) -> Culprit:
         dir=c.dir or "case",
         verified=visible(case.verified),
     )
+
+
+def _change(w: base.Workaround | None) -> object:
+    """What a workaround changes: one that was verified twice is told as it was last."""
+    return w and (w.kind, w.keep, w.switched_off)
 
 
 def _workaround(
