@@ -79,7 +79,7 @@ def watch_tensors(oracle: Oracle, packing: Packing) -> Sub[Watched]:
         none = "it gives out none of the tensors that were marked."
         seen.reason = seen.reason or (answer.detail if answer.kind == "unknown" else none)
         codes = [t for t in batch if index.nodes[index.tensors[t].producer].op == "QuantizeLinear"]
-        if answer.kind == "unknown" and 0 < len(codes) < len(batch):
+        if answer.why == "build-failed" and 0 < len(codes) < len(batch):
             # TensorRT 10.6 gives no codes out together with what is made of them, and says so by
             # assertions of its own; what dequantizes them is worth as much.
             seen.skipped.extend(codes)
