@@ -297,7 +297,11 @@ class _Loading:
         feeds: list[_Feed] = []
         first: dict[str, tuple[int, ...]] = {}
         for source, arrays in self._read_given():
-            fitted = self.fit(arrays, source)
+            try:
+                fitted = self.fit(arrays, source)
+            except InputProblem as problem:
+                told = f"{problem} {say_carried(self._suggest_loop())}".rstrip()
+                raise InputProblem(told) from problem
             self._note_large_values(fitted)
             feeds.append(self._write_feed(folder, f"{GIVEN}{len(feeds)}", source, fitted))
             first = first or feeds[0].info.shapes
@@ -627,8 +631,7 @@ class _Loading:
                 wants = f" The model wants {wanted.tensor.dtype}{shape} there."
                 near = suggestion(name, arrays, " ")
                 do = f" Save the array under the name '{name}'." if arrays and not near else ""
-                told = f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}"
-                raise InputProblem(f"{told} {say_carried(self._suggest_loop())}".rstrip())
+                raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}")
         extra = [name for name in arrays if name not in self.wanted]
         if extra:
             self.warnings[

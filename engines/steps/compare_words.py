@@ -4,6 +4,7 @@ Whether the reference is to be believed, as sentences of compare: what golden ou
 engines and the last place of the numbers say of it, and what to do about it.
 """
 
+import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
@@ -79,7 +80,7 @@ def say_outcome(found: "CompareOutcome", tried: trial.Tried) -> str:
     told = OF_THE_VERDICT[case].format(
         output=output,
         sample=sample,
-        worst=sample.replace("sample ", "sample: ", 1),
+        worst=re.sub("(step|sample) ", r"\1: ", sample, count=1),
         off=_say_off(found, rule, score),
         often=f" in {found.failures} of {found.looks} runs" if found.looks > 1 else "",
         runs=f"{found.looks:,} runs, no failure." if found.looks > 1 else "No failure.",

@@ -74,17 +74,20 @@ def curve(errors: Sequence[float], width: int = 60) -> str:
     return draw_bars(logs, width, LEVELS) if len(logs) > 1 and max(logs) > FLOOR else ""
 
 
+DEPTH, STEPS = "depth, first node", "step, first one"  # what a picture of errors goes along
 WIDE = 96  # cells of a picture on the page: as many letters as it is wide
 
 
 class Profile(msgspec.Struct, frozen=True):
     """Error by depth: ``logs`` are log10 of the error of each tensor (or bin), first to last.
-    ``marks``: index in ``logs`` and name of what is marked below, in order."""
+    ``marks``: index in ``logs`` and name of what is marked below, in order; ``along``: what stands
+    side by side."""
 
     logs: Sequence[float]
     tolerance: float | None = None
     metric: str = ""
     marks: Sequence[tuple[int, str]] = ()
+    along: str = DEPTH
 
 
 def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list[Row]:
@@ -103,7 +106,7 @@ def depth(profile: Profile, width: int, glyphs: Glyphs, height: int = 5) -> list
     # Decades a row, so that every label is a power of ten.
     step = max(1, math.ceil((high - low) / height))
     last = low + (min(height, max(1, math.ceil((high - low + 1e-9) / step))) - 1) * step
-    told = f"error by depth, first node to last; each row up is {10**step:,} times as much"
+    told = f"error by {profile.along} to last; each row up is {10**step:,} times as much"
     rows = [row([(elide(told, width, glyphs.ellipsis), "$quiet")])]
     for floor in range(last, low - 1, -step):
         top = floor + step if floor < last else sys.float_info.max

@@ -11,13 +11,14 @@ import msgspec
 
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.store.content import Store
-from narrowdown.wizard.report.pictures import log_error
+from narrowdown.wizard.report.pictures import DEPTH, STEPS, log_error
 from narrowdown.wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from narrowdown.wizard.session.state import State, find_index
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """``logs``: log10 of each watched tensor's error, in topological order; ``here``: the culprit's
+    """``logs``: log10 of each watched tensor's error, in topological order, or of each step's of a
+    loop (``along``); ``here``: the culprit's
     place among them, -1 where unknown. ``places``: the neighbourhood of each culprit and of what is
     suspected now; ``now``: which of them that is, -1 the last. ``graph``: of the model that is
     searched, None where it is not known."""
@@ -27,6 +28,7 @@ class Sight(msgspec.Struct, frozen=True):
     places: tuple[Vicinity, ...] = ()
     now: int = -1
     graph: GraphIndex | None = None
+    along: str = DEPTH
 
 
 class Eye:
@@ -41,9 +43,9 @@ class Eye:
     def look(self, state: State) -> Sight:
         """The pictures' data at this state."""
         findings = state.findings
-        kinds = ("tensors", "curve")  # by layer, by step of a loop
-        tables = (v.tables[n] for v in reversed(state.route) for n in kinds if n in v.tables)
-        table, model = next(tables, ""), find_index(state, findings.model)
+        kinds = {"tensors": DEPTH, "curve": STEPS}
+        tables = ((v.tables[n], n) for v in reversed(state.route) for n in kinds if n in v.tables)
+        (table, kind), model = next(tables, ("", "tensors")), find_index(state, findings.model)
         culprit = findings.suspects[0].name if findings.suspects else ""
         suspects, here_now = suspected(findings), at_work(findings)
         key = (table, model, culprit, suspects, here_now)
@@ -55,7 +57,7 @@ class Eye:
             drawn = {n: vicinity(index, ids(n)) for n in suspects} if index else {}
             places = {nodes: place for nodes, place in drawn.items() if place.spots}
             now = list(places).index(here_now) if here_now in places else -1
-            self._sight = Sight(logs, here, tuple(places.values()), now, index)
+            self._sight = Sight(logs, here, tuple(places.values()), now, index, kinds[kind])
         return self._sight
 
     def _graph(self, digest: str) -> GraphIndex | None:

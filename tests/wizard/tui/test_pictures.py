@@ -8,7 +8,7 @@ from hypothesis import given, settings, strategies as st
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.wizard.cells import Row
 from narrowdown.wizard.report import pictures, vicinity
-from narrowdown.wizard.report.pictures import Profile
+from narrowdown.wizard.report.pictures import STEPS, Profile
 from narrowdown.wizard.report.strip import Strip
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs
@@ -76,6 +76,7 @@ def test_depth_shows_the_worst_of_each_column_over_the_line_of_the_tolerance() -
         row.plain
         for row in pictures.depth(Profile(logs, 1e-4, marks=[(500, "here")]), 80, UNICODE, 4)
     ]
+    assert "step" in pictures.depth(Profile(logs, along=STEPS), 80, UNICODE)[0].plain
     top, marked = rows[1], rows[-2]
     assert sum(c in UNICODE.levels for c in top) == 1, "a single bad tensor never vanishes"
     assert next(i for i, c in enumerate(top) if i > 8 and c != " ") == marked.index("▲"), (

@@ -36,10 +36,12 @@ _ONLY_IF = frozenset(
         "alike",
         "unseen_failing",
         "foretold",
+        "steps",
+        "near_tie",
     }
 )
 # Where these were not measured, nobody waits for them.
-_IF_MEASURED = frozenset({"real_error"})
+_IF_MEASURED = frozenset({"real_error", "first_step", "own_error", "token_step"})
 SHARE = "rel_l2"  # the usual metric: what is said in per cent needs no name
 LONGEST = 160  # characters of a value; the report has it whole
 LIST = 40  # characters from which on a value is too long to be read twice
@@ -145,8 +147,8 @@ def facts(
 
 
 def profile(width: int, glyphs: Glyphs, seen: Seen) -> list[Content]:
-    """Error by depth, tensor by tensor; nothing where the table of them is gone."""
+    """Error by depth, tensor by tensor, or by step of a loop; nothing where the table is gone."""
     sight = seen.sight
     marks = [(sight.here, "the suspect")] if sight.here >= 0 else []
-    drawn = pictures.Profile(sight.logs, seen.tolerance, seen.metric, marks)
+    drawn = pictures.Profile(sight.logs, seen.tolerance, seen.metric, marks, sight.along)
     return paint(pictures.depth(drawn, width, glyphs, seen.height))

@@ -22,7 +22,7 @@ class Gallery(Lines[Scene]):
     def rows(self, told: Scene, width: int) -> list[Content]:
         drawn = [
             ("Around the suspect", surroundings(told.sight.places, width, self.glyphs)),
-            ("Error by depth", profile(width, self.glyphs, see(told, height=8))),
+            ("Errors", profile(width, self.glyphs, see(told, height=8))),
             (
                 "The model, first node to last",
                 paint(pictures.strip(told.hunt.strip, (), width, self.glyphs)),
