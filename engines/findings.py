@@ -68,7 +68,8 @@ class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a workaround does on samples that it was not made on: ``ok`` of ``n`` are right.
     ``given``: of these the user's own; the others were made near the user's.
     ``plain``: how many fail without it. ``undetermined``: samples that are not counted, as nobody
-    can call them right or wrong. ``joined``: samples that it failed on and was then made on, too."""
+    can call them right or wrong. ``joined``: samples that it failed on and was then made on, too.
+    ``outputs``: what is wrong on those that are not right."""
 
     ok: int = 0
     n: int = 0
@@ -76,6 +77,7 @@ class Unseen(msgspec.Struct, frozen=True, omit_defaults=True):
     plain: int = 0
     undetermined: int = 0
     joined: int = 0
+    outputs: tuple[str, ...] = ()
     error: float = 0.0  # the worst
 
 

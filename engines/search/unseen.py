@@ -10,7 +10,14 @@ from narrowdown.engines.asking import Fed, Note, Question, Sub
 from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
-from narrowdown.engines.compare.judge import by_sample, exceed, find_largest, list_slight, worst
+from narrowdown.engines.compare.judge import (
+    by_sample,
+    exceed,
+    find_largest,
+    list_slight,
+    over,
+    worst,
+)
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.probe import Measurement, SampleResult, is_given
 from narrowdown.engines.search.determined import DRAWS, WITHIN
@@ -226,6 +233,8 @@ def count_plain(oracle: Oracle, tried: Tried, *, refused: bool = False) -> Sub[U
 def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -> Unseen:
     """The figures with those of made samples, of which ``plain`` fail without the workaround."""
     n = len(by_sample(made.counted))
+    missed = restrict(made.counted, made.missed).each_run
+    wrong = (s.name for run in missed for r in run for s in r.outputs if over(s, rule))
     return msgspec.structs.replace(
         unseen,
         ok=unseen.ok + n - len(made.missed),
@@ -233,6 +242,7 @@ def add_made(unseen: Unseen, made: Determined, rule: Criterion, *, plain: int) -
         plain=unseen.plain + plain,
         undetermined=unseen.undetermined + len(made.loose),
         error=max(unseen.error, find_worst(made.counted, rule)),
+        outputs=tuple(dict.fromkeys((*unseen.outputs, *wrong))),
     )
 
 

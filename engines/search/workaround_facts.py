@@ -94,6 +94,7 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
         _tell_tuning(cure, real=real),
         _tell_loose(cure.undetermined),
         *_tell_held_out(unseen, real=real),
+        _tell_others(findings, unseen),
         Fact(CALIBRATED if findings.codes and real else ""),
         _tell_condition(cure),
         Fact(_say_close(cure) if cure.close else ""),
@@ -107,6 +108,16 @@ def is_known(findings: Findings, cure: Workaround) -> bool:
     """Whether one may say that it works and why: the cause is known and lies where the cure is, its
     tuning samples are real, and held-out ones pass, too."""
     return cure.holds and all(fact.firm for fact in list_facts(findings, cure))
+
+
+def _tell_others(findings: Findings, unseen: Unseen) -> Fact:
+    """Of outputs that are right on the user's samples, so that no node was kept for them."""
+    own = findings.signature.outputs if findings.signature else unseen.outputs
+    new = [name for name in unseen.outputs if name not in own]
+    said = (
+        f"Wrong there, and right on your samples: {join_some(new)}. The search could not see that."
+    )
+    return Fact(said if new else "")
 
 
 def _tell_cause(findings: Findings) -> Fact:

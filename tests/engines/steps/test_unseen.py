@@ -262,6 +262,7 @@ def test_what_no_precision_cures_on_unseen_samples_is_told_and_not_searched_for(
     assert kept(done) == {2}
     unseen = done.findings.workaround.unseen
     assert unseen.ok < unseen.n
+    assert unseen.outputs == done.findings.signature.outputs
     assert not done.outcome.holds
     assert f"{unseen.ok} of {unseen.n} held-out samples pass" in done.outcome.message
 
@@ -436,6 +437,15 @@ def test_what_is_promised_of_others_is_a_bound_and_no_share() -> None:
     assert "With it up to 14 % of others like these may be wrong (95 % confidence)." in said
     none = [fact.text for fact in list_facts(KNOWN, msgspec.structs.replace(CURE, unseen=None))]
     assert not any("may be wrong" in text for text in none)
+
+
+def test_outputs_that_are_wrong_on_others_alone_are_named() -> None:
+    found = msgspec.structs.replace(
+        KNOWN, signature=Signature("accuracy", "real:0", outputs=("boxes",))
+    )
+    cure = msgspec.structs.replace(CURE, unseen=Unseen(31, 32, outputs=("boxes", "logits")))
+    (said,) = (f.text for f in list_facts(found, cure) if "logits" in f.text)
+    assert "boxes" not in said
 
 
 def test_smallest_is_never_said() -> None:
