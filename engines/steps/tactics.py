@@ -29,6 +29,7 @@ from narrowdown.engines.switches import Switches, group_by_family, list_switches
 # (shape of TensorRT-RTX 1.7 beside others): it is ended after so many seconds, or so many times what one
 # with all of them took. One that ends was seen to take ten times as long.
 _HANGS, _HANGS_TIMES = 5.0, 20.0
+_LATE = "no build in the time that it has"
 
 
 class TacticsOutcome(Outcome, frozen=True, kw_only=True):
@@ -217,7 +218,8 @@ def _list_changes(
             return False
         off = can.names.difference(on)
         made = yield from build(off, limit=limit)
-        built[off] = plain if made.assumed == "pass" else _read_digest(made)
+        known = plain if made.assumed == "pass" else _read_digest(made)
+        built[off] = known or (_LATE if made.status == "timeout" else "")
         tries.done += 1
         return built[off] == plain
 
@@ -228,7 +230,7 @@ def _list_changes(
     if plain and not differ:
         yield from leave_out_groups(names, keeps)
     changes = {
-        name: "changes the build" if built[off] else "no build"
+        name: {_LATE: _LATE, "": "no build"}.get(built[off], "changes the build")
         for off, less in product(built, built)
         if built[off] != plain == built[less] and len(off) == len(less) + 1 and less < off
         for name in off - less
