@@ -1,6 +1,6 @@
 """Loops through the product, and beside each what is true of it.
 
-    python campaigns/loops/campaign.py --out FOLDER [--only NAME ...] [--kill]
+    python campaigns/loops/campaign.py --out FOLDER [--only NAME ...] [--precision fp16 ...] [--kill]
 
 Right is a session that fails where the loop does, names its first step and its first token, blames
 a planted node and no other model's, and whose cure the truth finds to hold, on sequences that the
@@ -45,7 +45,7 @@ class Ran(NamedTuple):
     wrong: tuple[str, ...] = ()
 
 
-def run(loop: Loop, precision: str, folder: Path, kill: bool) -> Ran:
+def run(loop: Loop, precision: str, folder: Path, kill: bool, budget: str) -> Ran:
     path = folder / f"{loop.name}.onnx"
     sequences = loop.make(path)
     given = []
@@ -65,10 +65,11 @@ def run(loop: Loop, precision: str, folder: Path, kill: bool) -> Ran:
     words += [word for pattern in loop.carry for word in ("--carry", pattern)]
     words += ["--carry-token", loop.token] if loop.token else []
     words += ["--steps", str(loop.steps), "--session", str(session), "--display", "none"]
+    words += ["--budget", budget]
     began = time.monotonic()
     if kill:
         begin_and_kill(words, session)
-        words = ["resume", str(session), "--display", "none"]
+        words = ["resume", str(session), "--display", "none", "--budget", budget]
     done = subprocess.run([str(NARROWDOWN), *words], capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
     (folder / f"{name}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
@@ -164,6 +165,7 @@ def main() -> int:
     made.add_argument("--only", action="append", help="the name of a loop")
     made.add_argument("--precision", action="append", help="fp16, bf16 or fp32")
     made.add_argument("--kill", action="store_true")
+    made.add_argument("--budget", default="10m", help="of each session")
     words = made.parse_args()
     folder = Path(words.out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +176,7 @@ def main() -> int:
             asked = not words.only or loop.name in words.only
             if not asked or (words.precision and precision not in words.precision):
                 continue
-            ran = run(loop, precision, folder, words.kill)
+            ran = run(loop, precision, folder, words.kill, words.budget)
             rows.append(draw_row(ran, precision))
             wrong += bool(ran.wrong)
             print(rows[-1], flush=True)
