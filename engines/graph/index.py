@@ -5,12 +5,15 @@ topological: every input of node ``i`` is made by a node with a smaller id, or i
 weight.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, TypeAlias
 
 import msgspec
+
+_ITERATION = re.compile(r"/iteration_\d+/")  # in the name of a copy (``engines.graph.unroll``)
 
 Stated: TypeAlias = int | float | str | list[int | float | str]
 
@@ -157,6 +160,22 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         for n, kind in enumerate(described):
             kinds[kind] = (*kinds.get(kind, ()), n)
         return tuple(kinds[kind] for kind in described)
+
+    @cached_property
+    def _copies(self) -> dict[str, list[int]]:
+        """Nodes by their name without iterations: of a node of a body all that stand in its place."""
+        found: dict[str, list[int]] = {}
+        for node in self.nodes:
+            found.setdefault(_ITERATION.sub("/", node.name), []).append(node.id)
+        return found
+
+    def with_copies(self, nodes: Iterable[int]) -> tuple[int, ...]:
+        """These nodes and, of nodes of a body, their copies in all iterations, ascending: an engine
+        that runs the loop has one node for all of them."""
+        found = set(nodes)
+        copied = {name for n in found if _ITERATION.search(name := self.nodes[n].name)}
+        found.update(c for name in copied for c in self._copies[_ITERATION.sub("/", name)])
+        return tuple(sorted(found))
 
     def _describe(self, node: Node) -> str:
         read, made = ([self.tensors[t] for t in ids] for ids in (node.reads, node.outputs))

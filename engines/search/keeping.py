@@ -113,7 +113,8 @@ class Keeping:
         best: Best | None = yield from keep_fewest(hunt, likely, self._try_on)
         if best is None:
             return self._tell("whole", sets.everything, whole)
-        return (yield from self._finish(best))
+        keep = ask.index.with_copies(best.keep)
+        return (yield from self._finish(msgspec.structs.replace(best, keep=keep)))
 
     def _list_likely(self) -> Sub[NodeSet]:
         """The nodes that are accused; where nobody is, what the reference takes beyond the storage
@@ -158,6 +159,7 @@ class Keeping:
         """A set on what was set apart, and on samples made near the session's. What is wrong there
         joins, as far as everything kept is right on it, with all of its batch that can be told."""
         sets, before = self.sets, frozenset(self.sets.seen)
+        keep = self.ask.index.with_copies(keep)
         given: Measurement = yield from sets.measure(keep, self.everywhere)
         basis = msgspec.structs.replace(sets.basis, held=sets.basis.held - before)
         tried: Tried = yield from try_unseen(
@@ -324,6 +326,7 @@ class KeptSets:
 
     def measure(self, keep: NodeSet, feeds: Sequence[str]) -> Sub[Measurement]:
         """The answer on all of these, which are what is fed."""
+        keep = self.oracle.index.with_copies(keep)
         known = self._answers.setdefault(keep, {})
         left: dict[str, list[str]] = {}  # by the inputs that hold them
         for feed in feeds:

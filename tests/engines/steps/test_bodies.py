@@ -126,6 +126,8 @@ def test_an_overflow_in_an_iteration_of_a_loop(opened: Any) -> None:
     cure = done.findings.workaround
     # In every iteration, as the body has the node once; other tools are told of the Loop.
     assert (cure.in_model, cure.holders) == (("grow/body/square", "grow/body/root"), ("grow",))
+    squares = {f"grow/body/iteration_{k}/square" for k in range(8)}
+    assert squares <= set(cure.keep_names)
     assert "(your model with 2 nodes in FP32)" in cure.written
 
 
