@@ -61,7 +61,8 @@ class _Feed(msgspec.Struct, frozen=True, omit_defaults=True):
     """``rows`` counts the rows that scores can be split into, also where one of them cannot be fed
     alone. ``steps``: of a sequence, the shapes of each array in turn, a single one where it is the
     same in all. Its arrays hold the values of all steps, one behind the other: those of the inputs,
-    of which ``info`` has shapes, and what the reference gave."""
+    of which ``info`` has shapes, and what the reference gave. Of a carried input only the first is
+    held, as the others are what the reference gave."""
 
     info: SampleInfo
     rows: int
@@ -133,12 +134,17 @@ def pick_step(steps: Sequence[dict[str, Array]], sample: str) -> dict[str, Array
 
 def _read_steps(folder: Path, found: _Feed, names: Iterable[str]) -> list[dict[str, Array]]:
     """The values of these arrays at each step of a sequence."""
-    values = {}
-    for name in names:
-        shapes = found.steps[name]
+    carried = found.info.carried
+
+    def read(name: str) -> list[Array]:
+        shapes, flat = found.steps[name], _read_array(folder, found.arrays[name])
         ends = np.cumsum([math.prod(shape) for shape in shapes])
-        parts = np.split(_read_array(folder, found.arrays[name]), ends[:-1])
-        values[name] = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
+        if name in carried:
+            first = flat[: ends[0]].reshape(shapes[0])
+            return [first, *read(carried[name])[: len(shapes) - 1]]
+        return [part.reshape(s) for part, s in zip(np.split(flat, ends[:-1]), shapes, strict=True)]
+
+    values = {name: read(name) for name in names}
     return [
         {name: each[min(step, len(each) - 1)] for name, each in values.items()}
         for step in range(found.info.steps)
@@ -518,8 +524,9 @@ class _Loading:
             values = [step[key] for step in steps]
             if all(v is values[0] or np.array_equal(v, values[0]) for v in values):
                 values = values[:1]
-            arrays[key] = np.concatenate([v.reshape(-1) for v in values])
             shapes[key] = tuple(tuple(int(d) for d in v.shape) for v in values)
+            held = values[:1] if key in self.loop.carry else values
+            arrays[key] = np.concatenate([v.reshape(-1) for v in held])
         info = SampleInfo(
             name,
             source,
