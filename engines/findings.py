@@ -110,6 +110,9 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     minimal: bool = False
     forbid: dict[str, tuple[str, ...]] = {}  # tactics that layers may not choose
     unseen: Unseen | None = None  # None: not tried on others (an earlier version)
+    # Given samples that pass, of so many, where the layers are left out of a model that was calibrated
+    # on the other half of them.
+    crossed: tuple[int, int] = (0, 0)
     undetermined: int = 0  # given samples that are not counted: nobody can call them right or wrong
     outside: tuple[str, ...] = ()  # of ``keep_names`` those that lie beyond what is accused
     accused_ok: int = (
@@ -137,8 +140,11 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def holds(self) -> bool:
         """Right on all that it was made on, and on all else that it was tried on."""
-        return self.samples_ok == self.samples_n > 0 and (
-            self.unseen is None or self.unseen.ok == self.unseen.n
+        ok, n = self.crossed
+        return (
+            self.samples_ok == self.samples_n > 0
+            and (self.unseen is None or self.unseen.ok == self.unseen.n)
+            and ok == n
         )
 
 

@@ -148,14 +148,15 @@ class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
 
 class Requantize(Probe, frozen=True, tag="requantize", kw_only=True):
     """Quantize the float original, which ``reference`` names, anew, as this model is and with what
-    ``trial`` changes (``engines.workers.requantizing``), calibrated on ``samples``. -> facts:
-    ``model`` digest."""
+    ``trial`` changes (``engines.workers.requantizing``), without the nodes ``left_out``, calibrated
+    on ``samples``. -> facts: ``model`` digest."""
 
     model: str
     inputs: str
     samples: tuple[str, ...]
     reference: str
     trial: str
+    left_out: tuple[str, ...] = ()
 
 
 class LoadInputs(Probe, frozen=True, tag="load-inputs"):

@@ -18,7 +18,7 @@ from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import HUGE, Measurement, Score, is_given
 from narrowdown.engines.search.cured import is_infinite
 from narrowdown.engines.search.keep_fewest import MARGIN, Best, Groups, Hunt, NodeSet, keep_fewest
-from narrowdown.engines.search.ranking import LayerRow, order_layers, rank_layers
+from narrowdown.engines.search.ranking import LayerRow, rank_layers
 from narrowdown.engines.search.remedy import Place, foretell_places, keep_as_workaround
 from narrowdown.engines.search.tensor_errors import rank_alone
 from narrowdown.engines.search.unseen import (
@@ -147,7 +147,7 @@ class Keeping:
             return self.order
         if len(everything) < len(ask.index.nodes) and unquantized(ask.ctx.reference):
             rows: tuple[LayerRow, ...] = yield from rank_layers(self.oracle, find_layers(ask.index))
-            return order_layers(rows)
+            return tuple(row.node for row in rows if row.movable)
         emulation = find_emulation(ask.ctx, ask.findings)
         if self.oracle.times and not emulation:
             return everything  # its one build of all would take as long as many of them
@@ -286,6 +286,8 @@ class KeptSets:
         self.near: dict[str, str] = {}
         self.seen: set[str] = set()
         self.basis = Basis()
+        # Layers, where a build takes no seconds: an engine that times its kernels takes them.
+        self.singly = len(everything) < len(oracle.index.nodes) and not oracle.times
         self.spent = 0
         self._built: NodeSet | None = None
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed

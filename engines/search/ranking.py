@@ -1,17 +1,14 @@
 """Which layers of a Q/DQ model lose the most to quantization: at the model's outputs, in the whole,
 and each by itself.
 
-The order is that of the model's outputs with a single layer quantized. The search takes it and the
-other way, what leaving out a single layer brings, in turn. The other says little where one layer
-stands out: the pairs of a layer stay for its neighbours, and any change draws the rounding of all
-others anew (shapes_cnn with channels scaled apart: 12.2 % fell to 9.6 % by leaving out a MaxPool).
-Where many layers lose about the same it is the better one: of the direction classifier of PaddleOCR
-the first order cured the tuning samples with 107 of 117 layers, of which 42 stayed; the other with
-60, of which 9 stayed; both in turn with 14 and 8. A decoder, a ViT and two CNNs end at the same sets.
+The order is that of the model's outputs with a single layer quantized. The other way, what leaving
+out a single layer brings, says little where one layer stands out: the pairs of a layer stay for its
+neighbours, and any change draws the rounding of all others anew (shapes_cnn with channels scaled
+apart: 12.2 % fell to 9.6 % by leaving out a MaxPool). Where many layers lose about the same no order
+says much, and the search asks the other way as well (``Hunt._add_singly``).
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import TypeAlias
 
 import msgspec
@@ -57,7 +54,6 @@ class LayerRow(msgspec.Struct, frozen=True):
     cut_off: str = ""  # tensor: of its pairs the one whose codes end farthest below what it is fed
     largest: float | None = None  # value that this pair is fed
     codes_end: float | None = None  # the largest that its codes are worth
-    rest: float | None = None  # error on the model's outputs with this layer alone in float
 
 
 def rank_layers(
@@ -89,20 +85,9 @@ def rank_layers(
     for i, row in enumerate(rows[:most_effects]):
         yield Note(f"{row.layer} alone quantized: does its loss reach the outputs?")
         effect = yield from _measure(oracle, layers - {row.node})
-        # Where kernels are timed a build takes seconds, and one order has to do.
-        asked = row.movable and not oracle.times
-        rest = (yield from _measure(oracle, frozenset({row.node}))) if asked else None
-        rows[i] = msgspec.structs.replace(row, effect=effect, rest=rest)
+        rows[i] = msgspec.structs.replace(row, effect=effect)
     rows.sort(key=lambda r: (r.effect is None, -(r.effect or 0.0), *_order_by_db(r)))
     return tuple(rows)
-
-
-def order_layers(rows: Sequence[LayerRow]) -> tuple[int, ...]:
-    """The nodes that can be left in float, by both orders in turn."""
-    movable = [row for row in rows if row.movable]
-    brings = sorted(movable, key=lambda row: (row.rest is None, row.rest or 0.0))
-    both = chain.from_iterable(zip(movable, brings, strict=True))
-    return tuple(dict.fromkeys(row.node for row in both))
 
 
 def _measure(oracle: Oracle, keep: frozenset[int]) -> Sub[float | None]:

@@ -144,9 +144,9 @@ def write_out(
         fixed = ", its If, Loop and Scan fixed to how they ran," if rests else ""
         rather = f" Not of your own model: {why}." if why else ""
         names = tuple(kept.get("names", ()))
-        many = say_many(len(names), "node" if rest else "layer")
-        where = "FP32" if rest else "float"
-        said = f"{FILE} ({what}{lost}{fixed} with {many} in {where}), loaded and run: {right}."
+        thing, where = ("node", "FP32") if rest else ("layer", "float")
+        many = f"{say_many(len(names), thing)} in {where}"
+        said = f"{FILE} ({what}{lost}{fixed} with {many}), loaded and run: {right}."
         cure = msgspec.structs.replace(
             cure,
             in_model=names,

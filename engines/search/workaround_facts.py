@@ -22,7 +22,7 @@ UNCALIBRATED = (
     ", if these did not calibrate the model. What calibrated it counts for nothing, as its ranges were measured on that: give "
     "others (--inputs)."
 )
-CALIBRATED = "Samples that calibrated the model count for nothing, as its ranges were measured on them: give others (--inputs)."
+_CALIBRATED = "Samples that calibrated the model count for nothing, as its ranges were measured on them: give others (--inputs)."
 
 
 class Cure(msgspec.Struct, frozen=True):
@@ -93,9 +93,9 @@ def list_facts(findings: Findings, cure: Workaround) -> tuple[Fact, ...]:
         _tell_place(findings, cure),
         _tell_tuning(cure, real=real),
         _tell_loose(cure.undetermined),
-        *_tell_held_out(unseen, real=real),
+        *_tell_held_out(unseen, real=real, calibrated=cure.layers and real),
         _tell_others(findings, unseen),
-        Fact(CALIBRATED if findings.codes and real else ""),
+        _tell_crossed(*cure.crossed),
         _tell_condition(cure),
         Fact(_say_close(cure) if cure.close else ""),
         _tell_size(cure),
@@ -173,8 +173,15 @@ def _tell_loose(many: int) -> Fact:
     return Fact(said if many else "")
 
 
-def _tell_held_out(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
-    """How it does on others."""
+def _tell_crossed(ok: int, n: int) -> Fact:
+    """How it does on samples that did not calibrate it."""
+    said = f"Calibrated on half of your samples, {ok} of {n} pass, each where the other half calibrated: {say_most_wrong(ok, n)}."
+    return Fact(said if n else "", ok == n)
+
+
+def _tell_held_out(unseen: Unseen, *, real: bool, calibrated: bool) -> tuple[Fact, ...]:
+    """How it does on others. ``calibrated``: the ranges of a quantized model may have been measured
+    on what was given, so that no bound for others follows."""
     loose = _tell_loose(unseen.undetermined)
     if not unseen.n:
         return Fact("No held-out sample tells whether it is right.", False), loose
@@ -189,7 +196,7 @@ def _tell_held_out(unseen: Unseen, *, real: bool) -> tuple[Fact, ...]:
     chance = "So few fail without it that what it does for others may be chance: give more samples."
     return (
         Fact(tried, unseen.ok == unseen.n),
-        Fact(f"With it {say_most_wrong(unseen.ok, unseen.n)}."),
+        Fact(_CALIBRATED if calibrated else f"With it {say_most_wrong(unseen.ok, unseen.n)}."),
         loose,
         _first((not unseen.plain, none, False), (may_be_chance(unseen), chance, False)),
     )

@@ -19,7 +19,7 @@ def requantize(probe: Requantize, store: Store) -> Measurement:
         raise ModelProblem(
             "it takes the float original, and a model with weights and activations as codes."
         )
-    left = list_left_out(model.index)
+    left = [*list_left_out(model.index), *probe.left_out]
     feeds = [load_feed(store, probe.inputs, sample) for sample in probe.samples]
     whole = standing_alone(original.proto, original.weights_dir)
     try:

@@ -116,18 +116,6 @@ def test_the_page_does_what_it_says(narrowdown, products, tmp_path) -> None:
     assert set(re.findall(r'"(\w+)"', told.partition('"layers"')[2])) == set(rows[0])
 
 
-@pytest.mark.slow
-def test_the_flow_without_a_float_model_bypasses_the_pairs(narrowdown, products, tmp_path) -> None:
-    _, quantized, inputs = products
-    session = tmp_path / "s"
-    ran = narrowdown(
-        "run", quantized, "--flow", "quantization", "--inputs", inputs, "--session", session
-    )
-    assert ran.code in (0, 10), ran.out[-3000:] + ran.err
-    report = narrowdown("report", session, "--format", "json").json()
-    assert report["reference"] == "onnxruntime:quantization=bypass"
-
-
 def test_the_step_gives_one_object(narrowdown, products, tmp_path) -> None:
     _, quantized, inputs = products
     out = tmp_path / "mixed.onnx"

@@ -325,6 +325,7 @@ def _workaround(
         return None
     unseen, spec = w.unseen or base.Unseen(), parse(w.engine or engine)
     failing = outside.found(parse(engine), version)
+    ok, n = w.crossed if w.layers else (unseen.ok, unseen.n)
     cure = _cure(w, index, failing, file, as_given=findings.model == findings.original)
     if index and problem.exported and w.kind == "precision":
         program = _find_program(index, ranges.decode(w.keep), problem.exported.source)
@@ -344,7 +345,7 @@ def _workaround(
         held_out_n=unseen.n,
         file=file,
         accused_inside=holds_accused(findings, w),
-        unseen_least=least_share(unseen.ok, unseen.n) if unseen.n else None,
+        unseen_least=least_share(ok, n) if n else None,
         source=_list_sources(index, ranges.decode(w.keep)),
         modules=_list_modules(index, ranges.decode(w.keep)),
         known=tuple(fact.text for fact in list_facts(findings, w)),

@@ -21,7 +21,7 @@ class Told:
     def __init__(
         self, n: int, brings: Mapping[str, Mapping[int, float]], harms: tuple[int, int] = (-1, -1)
     ) -> None:
-        self.everything = tuple(range(n))
+        self.everything, self.singly = tuple(range(n)), False
         self.brings, self.harms, self.spent = brings, harms, 0
         self.asked: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
         self.refused: Any = lambda _keep: False
@@ -220,3 +220,33 @@ class Lies(Told):
 def test_answers_that_contradict_one_another_end_the_search() -> None:
     told = Lies(8, {"a": {0: 9.0}, "b": {0: 9.0}})
     assert fewest(hunt(told)) == told.everything
+
+
+class Signed(Told):
+    """What nodes bring has a sign, so that it may cancel."""
+
+    def use(self, keep: tuple[int, ...], samples: Sequence[str]) -> Sub[Mapping[str, float] | None]:
+        self.spent += 1
+        return {s: abs(sum(b for n, b in self.brings[s].items() if n not in keep)) for s in samples}
+        yield
+
+
+@pytest.mark.parametrize(("singly", "kept"), [(True, (5, 6)), (False, (0, 1, 2, 3))])
+def test_layers_are_added_one_by_one_where_fewer_do(singly: bool, kept: tuple[int, ...]) -> None:
+    """Four in order cure, and each of them is needed; two others do as well, as 4 cancels the rest."""
+    told = Signed(7, {"s": dict.fromkeys(range(4), 1.0) | {4: -4.0, 5: 2.0, 6: 2.0}})
+    told.singly = singly
+    assert run(hunt(told, order=tuple(range(7)), s=0.5).find(())) == kept
+
+
+@pytest.mark.parametrize(
+    ("brings", "kept"), [({2: 2.0}, (1, 2)), ({2: 2.0, 3: 2.0}, tuple(range(6)))]
+)
+def test_what_joins_adds_as_many_layers_again_and_no_more(
+    brings: dict[int, float], kept: tuple[int, ...]
+) -> None:
+    told = Told(6, {"s": {1: 2.0}, "t": {1: 2.0, **brings}})
+    told.singly = True
+    search = hunt(told, order=tuple(range(6)), s=TIGHT, t=TIGHT)
+    search.join(("t",))
+    assert run(search.find((), (1,))) == kept
