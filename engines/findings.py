@@ -3,7 +3,7 @@ whom layerwise accuses, and what cures it."""
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Criterion, Off, Signature
+from narrowdown.engines.compare.judge import Criterion, Off, Signature
 from narrowdown.engines.probe import APART, Candidate, SampleInfo
 
 

@@ -5,7 +5,7 @@ import math
 import shlex
 
 from narrowdown.engines import outside
-from narrowdown.engines.compare.criterion import Criterion, for_parts
+from narrowdown.engines.compare.judge import Criterion, for_parts
 from narrowdown.engines.declaration import Found
 from narrowdown.engines.spec import EngineSpec
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from narrowdown.engines import discovery, installed, options
 from narrowdown.engines.checker.command import DEBUG_MODEL, PLACEHOLDERS, join
-from narrowdown.engines.compare.criterion import METRICS
+from narrowdown.engines.compare.judge import METRICS
 from narrowdown.engines.compare.tolerance import read_bound
 from narrowdown.engines.data import InputProblem, golden_files
 from narrowdown.engines.graph import filekind

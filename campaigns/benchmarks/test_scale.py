@@ -28,7 +28,7 @@ from test_beside_reduce import REGEX, narrowdown
 from narrowdown.engines.asking import Note, StepContext
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import external, load, ranges
 from narrowdown.engines.graph.cut import cut, feeds_of, outputs_of

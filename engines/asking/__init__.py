@@ -12,7 +12,7 @@ from typing import Annotated, Literal, TypeAlias, TypeVar, overload
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Off, Signature
+from narrowdown.engines.compare.judge import Off, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex

@@ -7,8 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.layers.patched_culprits import cut_patches
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import worst, worst_run
+from narrowdown.engines.compare.judge import Criterion, Signature, worst, worst_run
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex

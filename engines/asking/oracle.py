@@ -21,8 +21,7 @@ from narrowdown.engines.asking.layers.kernels import choose_kernels, force_tacti
 from narrowdown.engines.asking.layers.patched_culprits import cure_earlier
 from narrowdown.engines.asking.layers.uncompared import compare_nothing, only_build
 from narrowdown.engines.asking.near import Near, make_near, make_none
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import LARGE
+from narrowdown.engines.compare.judge import LARGE, Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.probe import AnyProbe, Measurement

@@ -9,8 +9,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import OF_CODES, Criterion, Signature
-from narrowdown.engines.compare.judge import exceed, limit, worst
+from narrowdown.engines.compare.judge import OF_CODES, Criterion, Signature, exceed, limit, worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.filekind import is_ir

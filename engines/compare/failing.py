@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable
 
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import exceed, list_slight, worst
+from narrowdown.engines.compare.judge import Criterion, exceed, list_slight, worst
 from narrowdown.engines.probe import Measurement, SampleResult
 
 

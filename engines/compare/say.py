@@ -4,8 +4,14 @@ import math
 import re
 from collections.abc import Sequence
 
-from narrowdown.engines.compare.criterion import ANSWERS, Criterion
-from narrowdown.engines.compare.judge import OTHER_SHAPE, gives_answer, limit, margin
+from narrowdown.engines.compare.judge import (
+    ANSWERS,
+    OTHER_SHAPE,
+    Criterion,
+    gives_answer,
+    limit,
+    margin,
+)
 from narrowdown.engines.probe import HUGE, STEP, SampleResult, Score
 
 # A margin below it is said as "just below": "1.01 times below" is read as half as much at least.

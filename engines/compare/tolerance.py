@@ -2,7 +2,7 @@
 
 import math
 
-from narrowdown.engines.compare.criterion import ANSWERS, METRICS, TOLERANCE_BY_PRECISION, Criterion
+from narrowdown.engines.compare.judge import ANSWERS, METRICS, TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.problem import Problem
 
 # Units in the last place that the order of a long sum may cost; there is no such number that fits

@@ -19,8 +19,14 @@ import msgspec
 
 from narrowdown.engines.asking import Sub, asked
 from narrowdown.engines.asking.whole_model import FLOAT64, WholeModel, probe_whole
-from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion, Signature
-from narrowdown.engines.compare.judge import badness, limit, over
+from narrowdown.engines.compare.judge import (
+    TOLERANCE_BY_PRECISION,
+    Criterion,
+    Signature,
+    badness,
+    limit,
+    over,
+)
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex

@@ -22,8 +22,7 @@ from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import by_sample, judge_whole, margin
+from narrowdown.engines.compare.judge import Signature, by_sample, judge_whole, margin
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.nearest import join_some

@@ -21,8 +21,7 @@ import msgspec
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.failure_rate import Runs
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import badness, exceed, limit, worst
+from narrowdown.engines.compare.judge import Criterion, Signature, badness, exceed, limit, worst
 from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement

@@ -8,8 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from narrowdown.engines.asking.engine_forms import ALIKE
-from narrowdown.engines.compare.criterion import for_parts
-from narrowdown.engines.compare.judge import limit
+from narrowdown.engines.compare.judge import for_parts, limit
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.graph.index import THROUGH

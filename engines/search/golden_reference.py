@@ -15,8 +15,7 @@ import msgspec
 
 from narrowdown.engines.asking import StepContext, StepRefused, Sub
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.criterion import for_parts
-from narrowdown.engines.compare.judge import SHARE
+from narrowdown.engines.compare.judge import SHARE, for_parts
 from narrowdown.engines.data.golden_files import name_by_place
 from narrowdown.engines.exporting.parting import Comparison, Parted, find_part
 from narrowdown.engines.findings import Findings

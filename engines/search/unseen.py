@@ -9,13 +9,14 @@ import msgspec
 from narrowdown.engines.asking import Fed, Note, Question, Sub
 from narrowdown.engines.asking.near import Near
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.compare.criterion import Criterion, tighten_criterion
 from narrowdown.engines.compare.judge import (
+    Criterion,
     by_sample,
     exceed,
     find_largest,
     list_slight,
     over,
+    tighten_criterion,
     worst,
 )
 from narrowdown.engines.findings import Findings, Unseen, Workaround

@@ -21,7 +21,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from narrowdown.engines.asking import StepContext, Sub, Tables
-from narrowdown.engines.compare.criterion import Off
+from narrowdown.engines.compare.judge import Off
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph.filekind import is_ir
 from narrowdown.engines.probe import Probe

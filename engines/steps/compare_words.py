@@ -13,8 +13,13 @@ from typing import TYPE_CHECKING
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.engine_forms import order_precision
 from narrowdown.engines.asking.whole_model import WholeModel, name_engine
-from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import by_sample, find_largest, worst
+from narrowdown.engines.compare.judge import (
+    TOLERANCE_BY_PRECISION,
+    Criterion,
+    by_sample,
+    find_largest,
+    worst,
+)
 from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.compare.say import (
     NEAR,

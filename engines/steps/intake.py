@@ -10,8 +10,7 @@ import msgspec
 
 from narrowdown.engines.asking import Note, Refused, StepContext, StepRefused, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import REFUSALS, judge_check
+from narrowdown.engines.compare.judge import REFUSALS, Criterion, judge_check
 from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.quantized import LOOK_WRONG

@@ -11,8 +11,13 @@ import msgspec
 
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
-from narrowdown.engines.compare.criterion import TOLERANCE_BY_PRECISION, Criterion
-from narrowdown.engines.compare.judge import REFUSALS, exceed, worst
+from narrowdown.engines.compare.judge import (
+    REFUSALS,
+    TOLERANCE_BY_PRECISION,
+    Criterion,
+    exceed,
+    worst,
+)
 from narrowdown.engines.compare.say import say_first
 from narrowdown.engines.findings import Findings, Lookalike
 from narrowdown.engines.known.entry import Bug

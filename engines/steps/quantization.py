@@ -17,8 +17,7 @@ from narrowdown.engines.asking.failure import choose_feed, list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import probe_whole
-from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import by_sample, judge_whole
+from narrowdown.engines.compare.judge import Signature, by_sample, judge_whole
 from narrowdown.engines.compare.say import say_amount, say_first, say_most
 from narrowdown.engines.compare.statistics import say_most_wrong
 from narrowdown.engines.compare.tolerance import criterion

@@ -9,8 +9,7 @@ import msgspec
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.failure import list_feeds
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import judge_whole, worst
+from narrowdown.engines.compare.judge import Criterion, judge_whole, worst
 from narrowdown.engines.compare.say import say_many, say_most
 from narrowdown.engines.findings import Workaround
 from narrowdown.engines.graph import ranges

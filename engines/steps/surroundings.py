@@ -11,8 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from narrowdown.engines.asking import Note, Reply, StepContext, StepRefused
-from narrowdown.engines.compare.criterion import Verdict
-from narrowdown.engines.compare.judge import judge_check
+from narrowdown.engines.compare.judge import Verdict, judge_check
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges

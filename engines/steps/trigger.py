@@ -10,8 +10,7 @@ from typing import Literal
 import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
-from narrowdown.engines.compare.criterion import for_parts
-from narrowdown.engines.compare.judge import exceed, worst
+from narrowdown.engines.compare.judge import exceed, for_parts, worst
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.known.entry import Construction, MadeTensor

@@ -20,7 +20,7 @@ import pytest
 from narrowdown import engines as engine_room, wizard
 from narrowdown.engines import discovery
 from narrowdown.engines.backends.base import EngineInfo
-from narrowdown.engines.compare.criterion import METRICS, TOLERANCE_BY_PRECISION
+from narrowdown.engines.compare.judge import METRICS, TOLERANCE_BY_PRECISION
 from narrowdown.engines.compare.tolerance import ULPS
 from narrowdown.engines.data.tactic_replay import Suspect
 from narrowdown.engines.declaration import Option, Recipe

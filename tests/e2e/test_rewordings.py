@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from narrowdown.engines.compare.criterion import Criterion, Verdict
+from narrowdown.engines.compare.judge import Criterion, Verdict
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Candidate, Measure, Measurement
 from narrowdown.wizard.report import probe_words

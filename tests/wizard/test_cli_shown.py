@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 
 from narrowdown.engines.compare.answers import answer
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.compare.judge import Criterion, badness
 from narrowdown.engines.compare.metrics import score
 from narrowdown.wizard.cli.shown import found
 

@@ -12,8 +12,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 from narrowdown.engines import discovery, options
 from narrowdown.engines.compare import metrics
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import over
+from narrowdown.engines.compare.judge import Criterion, over
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.cli.arguments import parse as narrowdown
 from narrowdown.wizard.manual_commands import commands, tolerances

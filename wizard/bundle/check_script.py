@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines import outside
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.declaration import CheckPart
 from narrowdown.engines.discovery import find
 from narrowdown.engines.findings import Culprit

@@ -13,7 +13,7 @@ import msgspec
 
 from narrowdown.engines import faults, outside
 from narrowdown.engines.checker.command import DEBUG_MODEL, words
-from narrowdown.engines.compare.criterion import for_parts
+from narrowdown.engines.compare.judge import for_parts
 from narrowdown.engines.consent import NOTHING, Consent
 from narrowdown.engines.findings import Culprit
 from narrowdown.engines.graph import ranges

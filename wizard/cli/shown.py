@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.compare.say import say_limit, say_sample
 from narrowdown.engines.probe import HUGE, Answer
 from narrowdown.wizard.facts import say_fact

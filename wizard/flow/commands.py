@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from narrowdown.engines import outside
-from narrowdown.engines.compare.criterion import for_parts
+from narrowdown.engines.compare.judge import for_parts
 from narrowdown.engines.declaration import ByHand, Found
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.spec import parse

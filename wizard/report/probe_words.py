@@ -3,8 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from narrowdown.engines.compare.criterion import Criterion, Signature, Verdict
-from narrowdown.engines.compare.judge import judge_check, judge_recorded
+from narrowdown.engines.compare.judge import (
+    Criterion,
+    Signature,
+    Verdict,
+    judge_check,
+    judge_recorded,
+)
 from narrowdown.engines.compare.say import UNLIKE, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges

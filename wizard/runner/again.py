@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Verdict
+from narrowdown.engines.compare.judge import Verdict
 from narrowdown.engines.discovery import find
 from narrowdown.engines.probe import AnyProbe, Measure, Measurement
 from narrowdown.engines.spec import EngineSpec, parse

@@ -7,8 +7,9 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import Criterion, Verdict
 from narrowdown.engines.compare.judge import (
+    Criterion,
+    Verdict,
     exceed,
     judge_check,
     judge_recorded,

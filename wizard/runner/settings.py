@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.compare.criterion import ANSWERS, METRICS, OF_CODES, Criterion
+from narrowdown.engines.compare.judge import ANSWERS, METRICS, OF_CODES, Criterion
 from narrowdown.engines.compare.tolerance import criterion, read_bound
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.nearest import suggestion

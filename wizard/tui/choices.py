@@ -5,7 +5,7 @@ import contextlib
 import functools
 
 from narrowdown.engines import discovery
-from narrowdown.engines.compare.criterion import METRICS
+from narrowdown.engines.compare.judge import METRICS
 from narrowdown.engines.declaration import Declaration
 from narrowdown.engines.installed import command, importable
 from narrowdown.wizard.flow.load import FlowProblem, brought, load, shipped

@@ -5,9 +5,10 @@ import msgspec
 from narrowdown.engines.asking import Answer, Fed, Question, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers import Ask
-from narrowdown.engines.compare.criterion import Signature, Verdict
 from narrowdown.engines.compare.judge import (
     SHARE,
+    Signature,
+    Verdict,
     badness,
     judge,
     judge_check,

@@ -18,7 +18,7 @@ from narrowdown.engines.asking.engine_forms import (
     list_cheap_engines,
     note_expensive,
 )
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement, SampleResult, Score

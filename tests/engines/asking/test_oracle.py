@@ -14,7 +14,7 @@ from narrowdown.engines.asking.oracle import (
     switch_engine,
     watch_kernels,
 )
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import (
     HUGE,

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from narrowdown.engines.compare.answers import CHUNK, answer
-from narrowdown.engines.compare.criterion import ANSWERS, METRICS, Criterion, for_parts
-from narrowdown.engines.compare.judge import badness, limit, over
+from narrowdown.engines.compare.judge import (
+    ANSWERS,
+    METRICS,
+    Criterion,
+    badness,
+    for_parts,
+    limit,
+    over,
+)
 from narrowdown.engines.compare.metrics import score
 from narrowdown.engines.compare.say import say_amount, say_limit, say_percent, wrong_by
 from narrowdown.engines.compare.tolerance import ANSWER_TOLERANCE

@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given, strategies as st
 
 from narrowdown.engines.compare import patterns
-from narrowdown.engines.compare.criterion import ANSWERS, METRICS, Criterion, Signature, Verdict
 from narrowdown.engines.compare.judge import (
+    ANSWERS,
+    METRICS,
+    Criterion,
+    Signature,
+    Verdict,
     badness,
     judge,
     judge_check,

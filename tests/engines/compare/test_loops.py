@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from narrowdown.engines.compare.answers import answer
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.compare.loops import draw_curve, say_curve, sum_up_curve
 from narrowdown.engines.compare.metrics import score, score_steps
 from narrowdown.engines.probe import HUGE, SampleInfo, SampleResult

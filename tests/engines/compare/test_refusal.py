@@ -3,8 +3,7 @@ them."""
 
 import pytest
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import judge
+from narrowdown.engines.compare.judge import Criterion, Signature, judge
 from narrowdown.engines.compare.refusal import is_same, words
 from narrowdown.engines.probe import Measurement
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from narrowdown.engines.compare.answers import answer
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.compare.metrics import score
 from narrowdown.engines.compare.say import say_answers
 from narrowdown.engines.probe import SampleResult, Score

@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, StepContext
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor

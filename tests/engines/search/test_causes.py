@@ -10,7 +10,7 @@ import pytest
 
 from narrowdown import flows
 from narrowdown.engines.causes import KINDS
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case, Findings, Suspect
 from narrowdown.engines.probe import HUGE, Candidate, Score
 from narrowdown.engines.search.cause import RULES, list_proven, name_cause

@@ -6,7 +6,7 @@ import pytest
 
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score, Unroll
 from narrowdown.engines.search.control_flow import open_bodies

@@ -14,7 +14,7 @@ from narrowdown.engines.asking import PASSES, Answer, Note, Question, StepContex
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.whole_model import probe_whole
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.index import GraphIndex, Tensor

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.asking import PASSES, Answer, Note, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.probe import Edit, Score
 from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest
 

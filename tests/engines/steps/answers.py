@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import (
     Describe,

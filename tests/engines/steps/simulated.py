@@ -10,8 +10,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.asking import Described, StepContext
-from narrowdown.engines.compare.criterion import Criterion
-from narrowdown.engines.compare.judge import over, sign_failure
+from narrowdown.engines.compare.judge import Criterion, over, sign_failure
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.cut import node_ids, outputs_of, severed_of

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from narrowdown.engines.asking import Note, StepContext
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.compare.judge import Criterion, Signature, judge_whole
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measure, Measurement, SampleInfo, SampleResult, Score

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings, strategies as st
 
 from narrowdown.engines.asking.failure_rate import builds_to_see
-from narrowdown.engines.compare.criterion import Signature
-from narrowdown.engines.compare.judge import judge_whole
+from narrowdown.engines.compare.judge import Signature, judge_whole
 from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, Measurement

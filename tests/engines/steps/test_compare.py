@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from narrowdown.engines.asking import Described, StepRefused
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.compare.metrics import score
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.quantized import LOOK_WRONG

@@ -3,7 +3,7 @@
 import pytest
 
 from narrowdown.engines.asking import StepRefused
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Measurement, SampleInfo
 from narrowdown.engines.problem import Problem

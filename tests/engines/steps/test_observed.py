@@ -14,7 +14,7 @@ from onnx import helper
 from narrowdown.engines.asking import Answer, Described, Note, Question, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.graph.ranges import decode, encode
 from narrowdown.engines.probe import Candidate, Measure, Score

@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from narrowdown.engines.asking import Described, Note, StepContext
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings, Workaround
 from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.load import build_index

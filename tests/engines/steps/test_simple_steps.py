@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from narrowdown.engines.asking import Described, StepRefused
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.ranges import decode

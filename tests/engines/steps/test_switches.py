@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from narrowdown.engines import options
 from narrowdown.engines.backends import make
 from narrowdown.engines.backends.onnxruntime import DECLARATION
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.registry import STEPS

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from narrowdown.engines.asking import Note, StepContext
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.known.entry import Construction
 from narrowdown.engines.known.factors import Factor, Level

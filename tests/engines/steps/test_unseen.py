@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Unseen, Workaround
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import (

@@ -17,8 +17,7 @@ from narrowdown.engines.backends.base import EngineFault
 from narrowdown.engines.backends.builds import build, clear_all
 from narrowdown.engines.backends.emulate import engine as emulate
 from narrowdown.engines.backends.onnxruntime.engine import Session
-from narrowdown.engines.compare.criterion import Criterion, Signature
-from narrowdown.engines.compare.judge import judge
+from narrowdown.engines.compare.judge import Criterion, Signature, judge
 from narrowdown.engines.demos import magika_inputs
 from narrowdown.engines.graph import load, ranges
 from narrowdown.engines.probe import Candidate, Edit, Measurement

@@ -12,7 +12,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.compare.loops import draw_curve, read_steps
 from narrowdown.engines.data import packed
 from narrowdown.engines.data.samples import load_feed

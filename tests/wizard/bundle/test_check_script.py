@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from onnx import TensorProto, helper
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate
 from narrowdown.wizard.bundle.check_script import Asked, ascii_only, script

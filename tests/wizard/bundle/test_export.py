@@ -18,7 +18,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from narrowdown.engines import discovery
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.declaration import TRACKER
 from narrowdown.engines.findings import Case, Culprit, Findings, Lookalike, Workaround
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor

@@ -15,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines import discovery, outside
 from narrowdown.engines.backends.tensorrt.outside import keep_in_fp32
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate

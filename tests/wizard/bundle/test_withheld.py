@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.workers.withheld import draw_alike, withhold_weights

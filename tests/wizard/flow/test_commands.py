@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from narrowdown.engines import outside
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Findings, Workaround
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.spec import parse

@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.table import read_table

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.probe import (
     AnyProbe,

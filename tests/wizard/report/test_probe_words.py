@@ -4,7 +4,7 @@ from typing import get_args, get_type_hints
 
 import pytest
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import (
     HUGE,

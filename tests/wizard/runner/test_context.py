@@ -8,7 +8,7 @@ import pytest
 from house import ENGINE, PROBLEM, Oracle, SearchOutcome, flow, measure, search, spec
 
 from narrowdown.engines.asking import Note, StepContext
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Measure, SampleInfo

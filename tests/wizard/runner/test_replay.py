@@ -9,7 +9,7 @@ import pytest
 from house import CONFIRMING, PROBLEM, STEPS, LookOutcome, Oracle as Search, Params, measure, walk
 
 from narrowdown.engines.asking import StepContext
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score

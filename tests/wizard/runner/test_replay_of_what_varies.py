@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from house import CONFIRMING, PROBLEM, LookOutcome, Params, measure, walk
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score

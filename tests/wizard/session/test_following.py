@@ -2,7 +2,7 @@
 
 import pytest
 
-from narrowdown.engines.compare.criterion import Signature
+from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Findings
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session.events import SessionClosed

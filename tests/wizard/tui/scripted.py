@@ -10,7 +10,7 @@ import pytest
 from textual.css.query import NoMatches
 from textual.pilot import WaitForScreenTimeout
 
-from narrowdown.engines.compare.criterion import Criterion, Signature
+from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
 from narrowdown.engines.problem import Exported

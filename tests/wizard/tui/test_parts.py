@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, strategies as st
 from textual.app import App, ComposeResult
 
-from narrowdown.engines.compare.criterion import Criterion
+from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import Inspect, Measurement
 from narrowdown.engines.workers.executor import Slot
