@@ -39,7 +39,7 @@ FULL = (
 )  # bytes, all that is left of a disk that is full: a line of the journal may be as long
 _TEMPORARY = re.compile(
     r"\.([^/]+?)\.\d+-[0-9a-f]{8}\.tmp$"
-)  # narrowdown.engines.store.content.atomic's own names
+)  # narrowdown.engines.store.atomic's own names
 KEPT = "what was measured is kept"
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from narrowdown.engines.consent import CHECK, Consent, Permit
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 
 
 def to_files(*paths: str | Path) -> Consent:

@@ -14,8 +14,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.checker import environment
-from narrowdown.engines.store import decoding, regular
-from narrowdown.engines.store.content import write_own
+from narrowdown.engines.store import decoding, regular, write_own
 from narrowdown.wizard import BadUsage, trust
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL

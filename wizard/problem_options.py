@@ -28,8 +28,7 @@ from narrowdown.engines.sources import (
     top_k,
 )
 from narrowdown.engines.spec import EngineSpec, parse
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file, regular
 from narrowdown.engines.workers import gpus
 from narrowdown.wizard import BadUsage, Missing, config
 from narrowdown.wizard.problem import Problem

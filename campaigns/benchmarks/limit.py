@@ -20,7 +20,7 @@ def prepare(session: Path, folder: Path) -> tuple[int, int]:
 
     from narrowdown.engines.graph import load
     from narrowdown.engines.probe import Measure
-    from narrowdown.engines.store.content import Store
+    from narrowdown.engines.store import Store
     from narrowdown.engines.workers.part import Part, feeds_by_name
     from narrowdown.wizard.session import journal
     from narrowdown.wizard.session.events import ProbeStarted

@@ -18,8 +18,7 @@ from tables import show
 from test_scale import indexed, inquiry, random_reads, scored
 
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.search import Trials, minimise
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec

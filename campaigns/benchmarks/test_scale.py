@@ -30,13 +30,12 @@ from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import external, load, ranges
+from narrowdown.engines.graph import GraphIndex, Node, Tensor, external, load, ranges
 from narrowdown.engines.graph.cut import cut, feeds_of, outputs_of
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.probe import Candidate, Measurement, SampleResult, Score
 from narrowdown.engines.search.search import Trials, minimise
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(3600)]
 

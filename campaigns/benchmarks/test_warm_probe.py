@@ -16,7 +16,7 @@ import pytest
 
 from narrowdown import engines
 from narrowdown.engines.probe import Import, LoadInputs, Measure
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.engines.workers.pool import Pool
 from narrowdown.wizard.demo import MODELS
 

@@ -50,7 +50,7 @@ POOL, DRIVE, JOURNAL = (
     "wizard/session/journal.py",
 )
 STORE, LOCK, WORKER = (
-    "engines/store/content.py",
+    "engines/store/__init__.py",
     "wizard/session/lock.py",
     "engines/workers/worker.py",
 )

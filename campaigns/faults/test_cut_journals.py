@@ -13,7 +13,7 @@ import pytest
 from campaigns.faults import campaign as faults, fault_run
 from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.cli.answers import read_answers
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.report.canonical import canonical

@@ -86,7 +86,7 @@ def sentence(error: Exception) -> str:
 def model(data: bytes, folder: Path) -> str:
     from narrowdown.engines.backends import ceiling
     from narrowdown.engines.graph import ModelProblem, load
-    from narrowdown.engines.store.content import Store
+    from narrowdown.engines.store import Store
 
     path = folder / "m.onnx"
     path.write_bytes(data)

@@ -482,7 +482,7 @@ def planted(
         from narrowdown.engines.findings import Findings
         from narrowdown.engines.probe import Inspect, Measure
         from narrowdown.engines.steps.registry import STEPS
-        from narrowdown.engines.store.content import Store
+        from narrowdown.engines.store import Store
         from narrowdown.engines.workers import operations
 
         store = Store(folder / "store")

@@ -14,8 +14,7 @@ import msgspec
 
 from narrowdown.engines.compare.judge import Off, Signature
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.probe import (
     AnyProbe,
     Candidate,

@@ -9,8 +9,7 @@ from narrowdown.engines.asking import Described, StepContext, StepRefused, Sub, 
 from narrowdown.engines.asking.layers.patched_culprits import cut_patches
 from narrowdown.engines.compare.judge import Criterion, Signature, worst, worst_run
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.probe import (
     Candidate,
     Describe,

@@ -23,7 +23,7 @@ from narrowdown.engines.asking.layers.uncompared import compare_nothing, only_bu
 from narrowdown.engines.asking.near import Near, make_near, make_none
 from narrowdown.engines.compare.judge import LARGE, Criterion, Signature
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.probe import AnyProbe, Measurement
 
 FAILURE = Signature(kind="accuracy", sample="", errors={"": 1.0})

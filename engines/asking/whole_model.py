@@ -11,9 +11,8 @@ import msgspec
 from narrowdown.engines.asking import Described, Note, StepContext, Sub, asked
 from narrowdown.engines.compare.judge import OF_CODES, Criterion, Signature, exceed, limit, worst
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.filekind import is_ir
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import HUGE, Candidate, Check, Describe, Measure, Measurement
 from narrowdown.engines.spec import of_the_same, parse, unquantized

@@ -27,7 +27,7 @@ from narrowdown.engines.cluster import host as hosts
 from narrowdown.engines.cluster.parcels import Packer, Parcel, at_home, pin_files
 from narrowdown.engines.faults import say_in_one_line
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement, inspected_specs
-from narrowdown.engines.store.content import Store, atomic
+from narrowdown.engines.store import Store, atomic
 from narrowdown.engines.store.memory import PIECE
 from narrowdown.engines.workers.executor import ExecutorLost, Slot
 from narrowdown.engines.workers.pool import (

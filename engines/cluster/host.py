@@ -26,7 +26,7 @@ import msgspec
 from narrowdown.engines.cluster.parcels import Parcel, digest_here, parcel_place
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.probe import FORMAT, AnyProbe, Inspect, Measurement
-from narrowdown.engines.store.content import Store, boot, digest_file
+from narrowdown.engines.store import Store, boot, digest_file
 from narrowdown.engines.store.memory import SMALL
 from narrowdown.engines.workers.executor import Slot
 from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms

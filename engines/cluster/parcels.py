@@ -27,7 +27,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.sources import postprocess_script, split_function
 from narrowdown.engines.spec import parse
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store import Store, digest_file
 from narrowdown.engines.store.sound import weights_of
 
 _DIGEST = "[0-9a-f]{64}"

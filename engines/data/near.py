@@ -16,7 +16,7 @@ import numpy as np
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.data import roles
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 
 Arrays = Mapping[str, Array]
 

@@ -35,7 +35,7 @@ from narrowdown.engines.graph.quantized import (
 from narrowdown.engines.graph.typed import to_float32
 from narrowdown.engines.options import recorded
 from narrowdown.engines.spec import parse, unquantized
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 HALF = 0.5005  # steps: how far rounding to the nearest may move a weight, the float's own rounding aside
 _FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)

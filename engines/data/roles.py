@@ -17,7 +17,7 @@ import numpy as np
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.data import InputProblem
-from narrowdown.engines.graph.index import THROUGH, GraphIndex, Node, Tensor
+from narrowdown.engines.graph import THROUGH, GraphIndex, Node, Tensor
 from narrowdown.engines.nearest import join_some
 
 Kind = Literal["ids", "mask", "positions", "lengths", "image", "normal", "unit", "text", "choice"]

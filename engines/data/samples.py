@@ -24,18 +24,18 @@ from narrowdown.engines.compare.loops import say_carried
 from narrowdown.engines.data import InputProblem, files, near, packed, roles, sequences
 from narrowdown.engines.data.arrays import write_npy
 from narrowdown.engines.data.sequences import Loop
-from narrowdown.engines.graph import load
+from narrowdown.engines.graph import Tensor, load
 from narrowdown.engines.graph.codes import find_codes
-from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel, np_dtype
 from narrowdown.engines.nearest import join_some, suggest_or_list, suggestion
 from narrowdown.engines.probe import GIVEN, MADE_UP, STEP, LoadInputs, SampleInfo, is_given
-from narrowdown.engines.store import decoding, regular
-from narrowdown.engines.store.content import (
+from narrowdown.engines.store import (
     Damaged,
     Store,
     atomic,
+    decoding,
     digest_file,
+    regular,
     write_atomically,
 )
 from narrowdown.engines.store.memory import SMALL

@@ -12,7 +12,7 @@ from typing import Any
 
 from narrowdown.engines.data import InputProblem, held
 from narrowdown.engines.nearest import nearest
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 
 
 class ScriptProblem(InputProblem):

@@ -21,8 +21,7 @@ from narrowdown.engines import installed
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.sources import split_function
 from narrowdown.engines.spec import EngineSpec, parse
-from narrowdown.engines.store import decoding
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import decoding, digest_file
 
 SCRIPT = Path(__file__).with_name("exporter.py")
 COMPUTES = SCRIPT.with_name("compute.py")

@@ -28,8 +28,7 @@ from narrowdown.engines.compare.judge import (
     over,
 )
 from narrowdown.engines.findings import Case, Culprit
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Score
 from narrowdown.engines.problem import Difference, Exported

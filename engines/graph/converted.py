@@ -18,8 +18,7 @@ from onnx import TensorProto, numpy_helper
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.graph import ModelProblem, external
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store import atomic, regular
 from narrowdown.engines.store.memory import PIECE, SMALL
 from narrowdown.engines.store.sound import Sealed
 

@@ -15,12 +15,19 @@ from onnx import (
     numpy_helper,
 )
 
-from narrowdown.engines.graph import ModelProblem, external, names, protos, schema
-from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.graph import (
+    GraphIndex,
+    ModelProblem,
+    Tensor,
+    external,
+    names,
+    protos,
+    schema,
+)
 from narrowdown.engines.graph.load import StoredModel, np_dtype, read_weight
 from narrowdown.engines.graph.ranges import ALL, decode
 from narrowdown.engines.probe import Candidate, Edit
-from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store import atomic
 from narrowdown.engines.store.memory import SMALL
 
 Types = Mapping[int, tuple[np.dtype[Any], tuple[int, ...]]]

@@ -14,7 +14,7 @@ from onnx import GraphProto, ModelProto, TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.names import all_nodes, bodies, with_bodies
-from narrowdown.engines.store.content import write_pieces
+from narrowdown.engines.store import write_pieces
 from narrowdown.engines.store.memory import PIECE
 
 ALIGN = 64  # bytes; every tensor starts on a cache line, as memory-mapping engines want it

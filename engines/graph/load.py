@@ -24,7 +24,10 @@ from google.protobuf.message import DecodeError, EncodeError  # type: ignore[imp
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from narrowdown.engines.graph import (
+    GraphIndex,
     ModelProblem,
+    Node,
+    Tensor,
     constants,
     dimensions,
     external,
@@ -39,13 +42,11 @@ from narrowdown.engines.graph import (
     versions,
     wrong_pairs,
 )
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.random_nodes import list_random
 from narrowdown.engines.graph.rewrites import fix_sizes
 from narrowdown.engines.graph.shapelike import is_sink, shape_like
 from narrowdown.engines.graph.source import find_module, find_source
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import Damaged, Store, keep
+from narrowdown.engines.store import Damaged, Store, keep, regular
 
 __all__ = [
     "Imported",

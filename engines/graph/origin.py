@@ -4,7 +4,7 @@ one."""
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from narrowdown.engines.graph.index import GraphIndex, Node
+from narrowdown.engines.graph import GraphIndex, Node
 from narrowdown.engines.graph.unroll import CONTROL
 
 

@@ -1,7 +1,7 @@
 """Which outputs hold a value for each place of a picture or a sound: their last axis is no
 classes."""
 
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 
 _MADE_OF_PLACES = {
     "Conv", "ConvInteger", "ConvTranspose", "DeformConv", "QLinearConv", "AveragePool", "LpPool", "MaxPool", "DepthToSpace",

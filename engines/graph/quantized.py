@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.graph.index import GraphIndex, Node
+from narrowdown.engines.graph import GraphIndex, Node
 
 QUANTIZE = "QuantizeLinear"
 DYNAMIC = "DynamicQuantizeLinear"

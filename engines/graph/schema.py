@@ -20,7 +20,7 @@ from onnx import (
     shape_inference,
 )
 
-from narrowdown.engines.graph.index import Stated
+from narrowdown.engines.graph import Stated
 from narrowdown.engines.graph.names import bodies
 
 _STATED = (

@@ -3,7 +3,7 @@ an index in, ids out."""
 
 from collections.abc import Iterable
 
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor
 
 # Operator -> positions of the inputs that decide the form of its result, not its values. "1+" is
 # position 1 and all after.

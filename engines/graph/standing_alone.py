@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx import ModelProto
 
 from narrowdown.engines.graph import converted, external
-from narrowdown.engines.store.content import write_file
+from narrowdown.engines.store import write_file
 from narrowdown.engines.store.memory import HELD
 from narrowdown.engines.store.regular import MODEL
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 
 # What a tensor of unknown shape counts as: enough that a few hundred of them fill a batch, little
 # enough that one does not. Chosen, not measured.

@@ -5,8 +5,7 @@ bug shows here is tried on its own small model."""
 from collections.abc import Collection, Iterable
 
 from narrowdown.engines.findings import Findings, Lookalike
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Node, Stated
+from narrowdown.engines.graph import GraphIndex, Node, Stated, ranges
 from narrowdown.engines.known.entry import Asked, Bug, Pattern
 
 # Nodes of a case for each that the pattern has: of a larger one the pattern explains the lesser

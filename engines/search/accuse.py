@@ -14,8 +14,7 @@ from narrowdown.engines.asking import Answer, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.compare.judge import SHARE, badness, limit, over, places
 from narrowdown.engines.findings import Suspect
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.evidence import FAULTLESS
 from narrowdown.engines.search.tensor_errors import MOST, Added

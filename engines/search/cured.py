@@ -25,8 +25,7 @@ from narrowdown.engines.compare.judge import (
 )
 from narrowdown.engines.compare.loops import choose_step
 from narrowdown.engines.findings import Case, Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import find_bypassable
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.determined import move_last_place

@@ -11,7 +11,7 @@ from narrowdown.engines.asking.engine_forms import ALIKE
 from narrowdown.engines.compare.judge import for_parts, limit
 from narrowdown.engines.compare.say import say_amount, say_part
 from narrowdown.engines.findings import Case, Findings, Suspect
-from narrowdown.engines.graph.index import THROUGH
+from narrowdown.engines.graph import THROUGH
 from narrowdown.engines.graph.storage import largest_finite, smallest_positive, unit_roundoff
 from narrowdown.engines.probe import Score
 

@@ -11,8 +11,7 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.layers.engine import phrase
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.findings import Case, Culprit
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import THROUGH, GraphIndex
+from narrowdown.engines.graph import THROUGH, GraphIndex, ranges
 from narrowdown.engines.probe import Describe, Score
 from narrowdown.engines.search.cause import name_cause
 from narrowdown.engines.search.evidence import Evidence, Inner

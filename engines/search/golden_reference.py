@@ -19,7 +19,7 @@ from narrowdown.engines.compare.judge import SHARE, for_parts
 from narrowdown.engines.data.golden_files import name_by_place
 from narrowdown.engines.exporting.parting import Comparison, Parted, find_part
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import Measurement, is_given

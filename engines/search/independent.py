@@ -28,8 +28,7 @@ import msgspec
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.whole_model import Distance, WholeModel, name_engine
 from narrowdown.engines.compare.judge import SHARE, for_parts, over
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.search.controls import LONG
 from narrowdown.engines.spec import parse

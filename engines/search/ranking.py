@@ -16,8 +16,7 @@ import msgspec
 from narrowdown.engines.asking import Answer, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.compare.judge import badness
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import Layer, can_stay_float, name_scales, reads_weights
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches
 from narrowdown.engines.probe import SILENT_DB, Candidate, Score

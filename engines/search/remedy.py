@@ -25,8 +25,7 @@ from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, over, worst
 from narrowdown.engines.compare.say import say_many, wrong_by
 from narrowdown.engines.findings import Close, Culprit, Findings, Workaround
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.storage import largest_finite
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches
 from narrowdown.engines.probe import HUGE, Measurement

@@ -14,7 +14,7 @@ import msgspec
 
 from narrowdown.engines.asking import PASSES, Answer, NodeIds, Note, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.search.ddmin import ddmin
 
 # Lengths tried beside one that the engine cannot run, doubling: what does not build mostly ends in

@@ -11,8 +11,7 @@ from narrowdown.engines.asking import Answer, NodeIds, Note, Question, Sub
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.findings import Case
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.shapelike import form_deciding_tensors
 from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import Edit

@@ -9,7 +9,7 @@ import msgspec
 from narrowdown.engines.asking import Answer, NodeIds, Note, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.compare.judge import badness, limit
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.graph.watched import BATCH_BYTES, UNWATCHED, pack_batches, split_markable
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.search import Trials

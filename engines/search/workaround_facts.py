@@ -9,8 +9,7 @@ import msgspec
 from narrowdown.engines.compare.say import say_many
 from narrowdown.engines.compare.statistics import CONFIDENCE, fisher_exact, say_most_wrong
 from narrowdown.engines.findings import Culprit, Findings, Unseen, Workaround
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import APART, Measure, is_given
 

@@ -33,8 +33,8 @@ from narrowdown.engines.compare.loops import (
 from narrowdown.engines.compare.say import say_answers, say_many
 from narrowdown.engines.compare.statistics import binomial_interval, say_ruled_out
 from narrowdown.engines.findings import Findings
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.graph.filekind import is_ir
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.options import recorded
 from narrowdown.engines.probe import ALL_HELD, Measurement, SampleResult, Score, is_given
 from narrowdown.engines.search import golden_reference, trial

@@ -22,8 +22,7 @@ from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.compare.judge import judge_whole
 from narrowdown.engines.compare.refusal import is_same, words
 from narrowdown.engines.findings import Case, Culprit
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.search.cured import Cut, Left, list_cuts, measure_without

@@ -21,7 +21,7 @@ from narrowdown.engines.exporting.parting import (
     make_culprit,
 )
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Outcome, Steps, StepSpec

@@ -22,8 +22,7 @@ from narrowdown.engines.compare.say import say_amount, say_first, say_most
 from narrowdown.engines.compare.statistics import say_most_wrong
 from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import (
     TRIALS,
     can_stay_float,

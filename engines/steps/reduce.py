@@ -11,8 +11,7 @@ from narrowdown.engines.asking.engine_forms import find_cheap_engine, shrinks_fo
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.search.settle import ask_about, make_case
 from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest
 from narrowdown.engines.steps.base import (

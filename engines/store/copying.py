@@ -9,8 +9,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import atomic
+from narrowdown.engines.store import atomic, regular
 from narrowdown.engines.store.memory import PIECE
 
 

@@ -19,8 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from narrowdown.engines.store import decoding, regular
-from narrowdown.engines.store.content import Damaged, Store, digest_file, write_pieces
+from narrowdown.engines.store import Damaged, Store, decoding, digest_file, regular, write_pieces
 from narrowdown.engines.store.memory import PIECE
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first

@@ -14,7 +14,7 @@ from narrowdown.engines.array import Array
 from narrowdown.engines.data.arrays import write_npz
 from narrowdown.engines.graph import converted, external, protos, schema
 from narrowdown.engines.graph.standing_alone import INSIDE, bring_weights, write_with_weights
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.store.memory import SMALL
 
 _COPY = 64 << 20  # bytes of weights that are worth copying for each check

@@ -24,14 +24,12 @@ from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import BuildRequest, Built, Engine, EngineFault, EngineMissing
 from narrowdown.engines.backends.builds import Kept, build, close_built, weigh_built
 from narrowdown.engines.data import originals, samples
-from narrowdown.engines.graph import ModelProblem, dimensions, load
+from narrowdown.engines.graph import GraphIndex, ModelProblem, Tensor, dimensions, load
 from narrowdown.engines.graph.cut import Cut, cut
-from narrowdown.engines.graph.index import GraphIndex, Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.ranges import encode
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import Store, atomic, boot
+from narrowdown.engines.store import Store, atomic, boot, regular
 from narrowdown.engines.store.memory import HELD, SMALL
 from narrowdown.engines.store.sound import Sealed
 

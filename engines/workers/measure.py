@@ -42,7 +42,7 @@ from narrowdown.engines.probe import (
 )
 from narrowdown.engines.sources import POSTPROCESSING, SCORING
 from narrowdown.engines.spec import parse
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import artifact_files, captures, variation, workaround_model
 from narrowdown.engines.workers.histograms import summarize_values
 from narrowdown.engines.workers.nudge import nudged_feeds, nudged_weights

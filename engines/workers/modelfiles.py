@@ -21,7 +21,7 @@ from narrowdown.engines.data import polygraphy
 from narrowdown.engines.graph import external
 from narrowdown.engines.graph.protos import iterate_messages
 from narrowdown.engines.graph.standing_alone import INSIDE, bring_weights
-from narrowdown.engines.store.content import atomic, write_atomically
+from narrowdown.engines.store import atomic, write_atomically
 
 MODELS = ("model.onnx", "engine.onnx", "good.onnx", "worked-around.onnx")
 

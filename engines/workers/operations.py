@@ -47,8 +47,7 @@ from narrowdown.engines.probe import (
     Status,
     Unroll,
 )
-from narrowdown.engines.store import decoding, memory, sound
-from narrowdown.engines.store.content import Damaged, Store, is_digest
+from narrowdown.engines.store import Damaged, Store, decoding, is_digest, memory, sound
 from narrowdown.engines.workers import (
     artifact_files,
     captures,

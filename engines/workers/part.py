@@ -19,7 +19,7 @@ from narrowdown.engines.graph.load import StoredModel, np_dtype
 from narrowdown.engines.graph.quantized import is_quantized
 from narrowdown.engines.graph.ranges import ALL, decode
 from narrowdown.engines.probe import STEP, Candidate, Edit
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import captures
 from narrowdown.engines.workers.captures import ReferenceFailed
 

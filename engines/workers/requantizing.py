@@ -7,7 +7,7 @@ from narrowdown.engines.graph import ModelProblem, load
 from narrowdown.engines.graph.quantized import TRIALS, find_settings, list_left_out
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.probe import Measurement, Requantize
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 
 def requantize(probe: Requantize, store: Store) -> Measurement:

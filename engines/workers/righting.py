@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 import msgspec
 
 from narrowdown.engines.array import Array
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.graph.cut import node_ids
-from narrowdown.engines.graph.index import GraphIndex
 from narrowdown.engines.graph.ranges import decode, encode
 from narrowdown.engines.probe import Candidate, Measure
 from narrowdown.engines.workers.part import Feed

@@ -18,7 +18,7 @@ from narrowdown.engines.known import construct
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor, Stated
 from narrowdown.engines.known.varied import Place, is_list, list_places, resize
 from narrowdown.engines.probe import Measurement, State
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import captures
 from narrowdown.engines.workers.part import Part, Say, feeds_by_name
 

@@ -13,7 +13,7 @@ from narrowdown.engines.graph import ModelProblem, load, names, plain_outputs, u
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.nearest import NAMED, join_some
 from narrowdown.engines.probe import Measurement, Unroll
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import captures
 from narrowdown.engines.workers.captures import ReferenceFailed
 

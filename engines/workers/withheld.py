@@ -26,7 +26,7 @@ from narrowdown.engines.consent import Consent
 from narrowdown.engines.data import held
 from narrowdown.engines.data.arrays import widen_for_file
 from narrowdown.engines.graph import external
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.engines.workers.artifact_files import put_arrays
 

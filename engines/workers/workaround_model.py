@@ -9,10 +9,9 @@ import numpy as np
 from onnx import ModelProto, NodeProto
 
 from narrowdown.engines.data import originals
-from narrowdown.engines.graph import external, load
+from narrowdown.engines.graph import Tensor, external, load
 from narrowdown.engines.graph.cut import cut
 from narrowdown.engines.graph.emulate import PRECISIONS
-from narrowdown.engines.graph.index import Tensor
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.graph.names import bodies
 from narrowdown.engines.graph.origin import Place, find_folded, find_origins
@@ -21,7 +20,7 @@ from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.graph.typed import holds_marked, is_marked, mark, to_precision
 from narrowdown.engines.graph.unroll import body_size, find_inside
 from narrowdown.engines.probe import Candidate, Measure
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.store.memory import HELD, SMALL
 
 

@@ -168,7 +168,7 @@ class Worker:
     def _measure(self, work: Work) -> Measurement:
         try:
             from narrowdown.engines.data import held
-            from narrowdown.engines.store.content import Store
+            from narrowdown.engines.store import Store
             from narrowdown.engines.workers import operations
 
             store = Store(self._root)

@@ -14,7 +14,7 @@ from narrowdown.engines.data import InputProblem, files
 from narrowdown.engines.data.samples import load_feed, load_inputs
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import LoadInputs
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.problem_options import input_source
 
 PAGE = Path(__file__).parents[2] / "docs" / "inputs.md"

@@ -15,7 +15,7 @@ import onnx
 import pytest
 
 from campaigns.faults.campaign import MARK, ON_IMPORT, kill_tree
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 
 from ..patience import allow
 from . import tiny

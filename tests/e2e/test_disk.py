@@ -14,8 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import external
-from narrowdown.engines.store import sound
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store import Store, digest_file, sound
 from narrowdown.wizard.bundle.models import write_whole
 from narrowdown.wizard.session import SessionProblem
 from tests.e2e.conftest import command, environment

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.read import read

@@ -17,7 +17,7 @@ from narrowdown.engines.compare.tolerance import criterion
 from narrowdown.engines.data import held
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import Check
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.cli import main
 from narrowdown.wizard.cli.arguments import parse

@@ -17,7 +17,7 @@ from narrowdown.engines.consent import Consent, Permit
 from narrowdown.engines.data import held, polygraphy, samples
 from narrowdown.engines.graph import load
 from narrowdown.engines.probe import Check, LoadInputs, Measurement
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.operations import execute_probe
 
 from ..consents import digests, to_check

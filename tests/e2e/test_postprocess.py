@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from narrowdown.engines.consent import POSTPROCESS, Consent, Permit
 from narrowdown.engines.data import held
 from narrowdown.engines.data.postprocess import apply_postprocess
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.wizard.report.read import read
 
 from . import tiny

@@ -17,7 +17,7 @@ from narrowdown.engines.consent import (
 from narrowdown.engines.data import held
 from narrowdown.engines.probe import AnyProbe
 from narrowdown.engines.sources import postprocess_script, scripts
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 
 
 class Whatever(dict[str, str]):

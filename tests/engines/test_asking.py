@@ -3,7 +3,7 @@
 import pytest
 
 from narrowdown.engines.asking import Described, asked
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.probe import Describe, Measure, Measurement
 
 MEASURE = Measure(model="m", inputs="i", samples=("real:0",), engine="e", reference="r")

@@ -11,7 +11,7 @@ import pytest
 from narrowdown.engines import installed
 from narrowdown.engines.backends.base import EngineMissing
 from narrowdown.engines.probe import Inspect
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import operations
 
 

@@ -13,7 +13,7 @@ from narrowdown.engines import discovery
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Inspect, Measure, Measurement
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.pool import Pool
 from narrowdown.wizard.bundle.export import export
 from narrowdown.wizard.demo import MODELS

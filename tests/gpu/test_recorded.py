@@ -16,7 +16,7 @@ import pytest
 
 from narrowdown.engines.probe import Inspect, Measure, Measurement, is_given
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.pool import Pool
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load

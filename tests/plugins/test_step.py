@@ -19,7 +19,7 @@ from narrowdown.engines.probe import Measurement, SampleInfo, SampleResult, Scor
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec
 from narrowdown.engines.steps.registry import GROUP, STEPS, load_brought
 from narrowdown.engines.steps.surroundings import surround_step
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.engines.views import EngineInfo
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.problem import Problem

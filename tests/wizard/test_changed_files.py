@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.wizard.cli.run import session_folder
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.cli.step import sort_artifacts, tally_verdicts
 
 

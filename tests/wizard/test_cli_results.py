@@ -19,7 +19,7 @@ from narrowdown.engines.steps.precision import PrecisionOutcome
 from narrowdown.engines.steps.reduce import ReduceOutcome
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.repeat import RepeatOutcome
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import artifact_files
 from narrowdown.wizard import Exit, Refusal
 from narrowdown.wizard.bundle.models import write_models, write_whole

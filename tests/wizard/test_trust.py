@@ -11,7 +11,7 @@ from narrowdown.engines import backends
 from narrowdown.engines.data import held
 from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.probe import Candidate, Check, LoadInputs, Measure, Requantize
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard import Exit, trust
 from narrowdown.wizard.cli import entry
 from narrowdown.wizard.problem import Problem

@@ -19,8 +19,7 @@ from narrowdown.engines.findings import Culprit
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate
 from narrowdown.engines.spec import parse
-from narrowdown.engines.store import copying
-from narrowdown.engines.store.content import Store, atomic, write_atomically
+from narrowdown.engines.store import Store, atomic, copying, write_atomically
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.wizard import BadUsage
 from narrowdown.wizard.bundle.check_script import Asked, script

@@ -10,8 +10,7 @@ import msgspec
 
 from narrowdown.engines.known.generator import NAME as GENERATOR, Program, write_generator
 from narrowdown.engines.steps.registry import step_makes
-from narrowdown.engines.store import copying, sound
-from narrowdown.engines.store.content import Store, atomic, digest_file, write_atomically
+from narrowdown.engines.store import Store, atomic, copying, digest_file, sound, write_atomically
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.report import cured
 from narrowdown.wizard.report.cured import WORKED_AROUND

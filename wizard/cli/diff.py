@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.wizard import Exit, terminal
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.differences import (

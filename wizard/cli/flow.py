@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from narrowdown.engines.store.content import write_atomically
+from narrowdown.engines.store import write_atomically
 from narrowdown.wizard import BadUsage, Exit, Missing
 from narrowdown.wizard.flow import render
 from narrowdown.wizard.flow.check import check

@@ -17,7 +17,7 @@ import msgspec
 
 from narrowdown.engines import installed
 from narrowdown.engines.processes import run_module
-from narrowdown.engines.store.content import write_atomically
+from narrowdown.engines.store import write_atomically
 from narrowdown.wizard import Exit, trust
 from narrowdown.wizard.ladder.environments import interpreter
 from narrowdown.wizard.problem_options import engine_under_test

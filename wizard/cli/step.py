@@ -20,7 +20,7 @@ from narrowdown.engines.probe import HUGE
 from narrowdown.engines.steps.base import RETIRED, StepSpec, Told
 from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.steps.surroundings import TABLE
-from narrowdown.engines.store.content import Store, atomic
+from narrowdown.engines.store import Store, atomic
 from narrowdown.wizard import BadUsage, Exit, passed_variables, terminal
 from narrowdown.wizard.cli import run
 from narrowdown.wizard.cli.flow import writable

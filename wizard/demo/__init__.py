@@ -10,7 +10,7 @@ import msgspec
 from narrowdown.engines import installed
 from narrowdown.engines.known.entry import release
 from narrowdown.engines.spec import parse
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.wizard import Missing
 from narrowdown.wizard.machine_room import ask
 from narrowdown.wizard.problem import USUAL_ENGINE, Problem

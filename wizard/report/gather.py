@@ -14,8 +14,7 @@ from narrowdown.engines.compare.say import say_limit, wrong_by
 from narrowdown.engines.compare.statistics import least_share
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Cure, Found, Program
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import (
     find_leavable_layers,
     find_settings,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.graph import GraphIndex
+from narrowdown.engines.store import Store
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.report.document import Report

@@ -6,8 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.graph import GraphIndex, Tensor, ranges
 
 
 class Spot(msgspec.Struct, frozen=True):

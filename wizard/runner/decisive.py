@@ -19,8 +19,7 @@ from narrowdown.engines.compare.judge import (
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import AnyProbe, Check, Measure, Measurement, is_given
-from narrowdown.engines.store import decoding
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store, decoding
 from narrowdown.wizard.runner.ledger import asked_probe, known_measurement
 from narrowdown.wizard.runner.rates import Tally
 from narrowdown.wizard.session.state import State, Visit

@@ -15,7 +15,7 @@ from narrowdown.engines.asking import Described, Note, StepContext
 from narrowdown.engines.compare.judge import judge, judge_check
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.probe import (
     AnyProbe,
     Check,
@@ -27,8 +27,7 @@ from narrowdown.engines.probe import (
     key,
 )
 from narrowdown.engines.steps.base import Finish, StepSpec
-from narrowdown.engines.store import decoding
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store, decoding
 from narrowdown.engines.workers.executor import ExecutorLost, Prober, Slot
 from narrowdown.wizard.durations import TEN_MINUTES
 from narrowdown.wizard.runner.ledger import Ledger, known_measurement

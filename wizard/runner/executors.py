@@ -8,7 +8,7 @@ import msgspec
 
 from narrowdown.engines.cores import count_cores
 from narrowdown.engines.probe import AnyProbe
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.engines.views import EngineInfo
 from narrowdown.engines.workers import gpus
 from narrowdown.engines.workers.executor import Executor, Prober

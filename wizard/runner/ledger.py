@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.probe import AnyProbe, Measurement
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.options import Options

@@ -16,7 +16,7 @@ import msgspec
 from narrowdown.engines import faults, installed
 from narrowdown.engines.probe import inspected_specs, key
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death
 from narrowdown.wizard import Exit, Refusal

@@ -17,8 +17,7 @@ from narrowdown.engines.faults import name_path
 from narrowdown.engines.probe import AnyProbe, Measure
 from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.engines.steps.base import StepSpec
-from narrowdown.engines.store import copying, sound
-from narrowdown.engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines.store import Damaged, Store, copying, digest_file, sound
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.wizard.flow.load import load as load_flow

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from narrowdown.engines.probe import AnyProbe, Import, LoadInputs, Sanitize
-from narrowdown.engines.store import sound
-from narrowdown.engines.store.content import Damaged, Store, is_digest
+from narrowdown.engines.store import Damaged, Store, is_digest, sound
 from narrowdown.engines.workers.executor import Prober
 from narrowdown.wizard.durations import HOUR
 from narrowdown.wizard.runner import progress

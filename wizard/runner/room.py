@@ -15,8 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from narrowdown.engines.probe import Describe
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store, regular
 from narrowdown.wizard.runner.ledger import Session, known_measurement
 from narrowdown.wizard.session import journal
 from narrowdown.wizard.session.events import (

@@ -13,8 +13,7 @@ import msgspec
 
 from narrowdown.engines.probe import AnyProbe, Check, Import, Inspect, LoadInputs, Measure
 from narrowdown.engines.sources import paths, scripts
-from narrowdown.engines.store import copying
-from narrowdown.engines.store.content import Store, write_atomically
+from narrowdown.engines.store import Store, copying, write_atomically
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import folder as folders, journal
 from narrowdown.wizard.session.events import (

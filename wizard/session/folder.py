@@ -22,8 +22,7 @@ import msgspec
 
 from narrowdown.engines import discovery, faults
 from narrowdown.engines.spec import parse
-from narrowdown.engines.store import copying, decoding, regular, sound
-from narrowdown.engines.store.content import Store, write_atomically
+from narrowdown.engines.store import Store, copying, decoding, regular, sound, write_atomically
 from narrowdown.engines.store.places import own_folder
 from narrowdown.wizard import config
 from narrowdown.wizard.flow.load import load as load_flow, shipped

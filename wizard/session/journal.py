@@ -21,8 +21,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.store import decoding, regular
-from narrowdown.engines.store.content import Store, sync_folder, write_atomically
+from narrowdown.engines.store import Store, decoding, regular, sync_folder, write_atomically
 from narrowdown.wizard.session import (
     MENDING,
     DamagedJournal,

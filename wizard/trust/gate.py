@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.consent import Consent
-from narrowdown.engines.store import decoding, places, regular
-from narrowdown.engines.store.content import turn, write_own
+from narrowdown.engines.store import decoding, places, regular, turn, write_own
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.session import SessionProblem
 from narrowdown.wizard.trust.items import Item, items

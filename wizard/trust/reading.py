@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from narrowdown.engines.data.compiled import COMPILED, module_of
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file, regular
 
 MOST = 200  # files; of a script that imports more, the rest is covered by its folder
 TEXT = 1 << 20  # bytes; a larger file is no script that somebody wrote

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from narrowdown.engines.consent import Consent
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.trust.gate import admit
 

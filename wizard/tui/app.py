@@ -29,7 +29,7 @@ from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from narrowdown.engines import installed
-from narrowdown.engines.store.content import write_atomically
+from narrowdown.engines.store import write_atomically
 from narrowdown.wizard import Exit, Refusal, terminal
 from narrowdown.wizard.follow_up import FollowUp
 from narrowdown.wizard.problem import Problem

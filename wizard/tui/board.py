@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from narrowdown.engines.probe import AnyProbe, Inspect, Measurement
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.report.probe_words import Outcome, part, tried, verdict
 from narrowdown.wizard.report.strip import Strip, Trail
 from narrowdown.wizard.report.vicinity import ids

@@ -15,8 +15,7 @@ from typing import Any
 import msgspec
 from textual.message import Message
 
-from narrowdown.engines.store import regular
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store, regular
 from narrowdown.wizard import Exit
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.client import Client

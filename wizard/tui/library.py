@@ -8,7 +8,7 @@ import msgspec
 
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import digest_file, write_atomically
+from narrowdown.engines.store import digest_file, write_atomically
 from narrowdown.wizard import BadUsage, Refusal, demo as demos, passed_variables, trust
 from narrowdown.wizard.bundle.export import export, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around

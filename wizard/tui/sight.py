@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.graph.index import GraphIndex
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.graph import GraphIndex
+from narrowdown.engines.store import Store
 from narrowdown.wizard.report.pictures import DEPTH, STEPS, log_error
 from narrowdown.wizard.report.vicinity import Vicinity, at_work, ids, suspected, vicinity
 from narrowdown.wizard.session.state import State, find_index

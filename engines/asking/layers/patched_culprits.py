@@ -8,8 +8,7 @@ import msgspec
 from narrowdown.engines.asking import Answer, NodeIds, Question, Sub
 from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 
 
 def cure_earlier(inner: Ask, findings: Findings, index: GraphIndex, live: Collection[int]) -> Ask:

@@ -12,8 +12,7 @@ import re
 from pathlib import Path
 
 from narrowdown.engines.backends.tensorrt.cuda import Device
-from narrowdown.engines.store import places, regular
-from narrowdown.engines.store.content import turn, write_own
+from narrowdown.engines.store import places, regular, turn, write_own
 
 MOST = 64 << 20  # bytes of one cache: as much as is carried from build to build
 

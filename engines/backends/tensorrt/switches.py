@@ -23,8 +23,7 @@ from typing import Any
 from narrowdown.engines import processes
 from narrowdown.engines.backends.tensorrt.library import Library
 from narrowdown.engines.backends.tensorrt.outside import SWITCHES, say_off
-from narrowdown.engines.store import decoding, places, regular
-from narrowdown.engines.store.content import write_own
+from narrowdown.engines.store import decoding, places, regular, write_own
 
 NAME = r"(?:[a-z][A-Za-z0-9_]{2,}|[A-Za-z][A-Za-z0-9_]*(?=:))(?::[A-Za-z0-9_.]+)*"
 _STATED = re.compile(rf"-({NAME})=\[on ?\| ?off\]".encode())

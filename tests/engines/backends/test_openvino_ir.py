@@ -19,7 +19,7 @@ from narrowdown.engines.graph import filekind, load
 from narrowdown.engines.probe import Import
 from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard import Refusal
 from narrowdown.wizard.problem_options import _refuse_foreign, model_file

@@ -31,7 +31,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
 )
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store import Store, digest_file
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
 from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms
 

@@ -17,7 +17,7 @@ from narrowdown.engines.probe import (
     Sanitize,
     Unroll,
 )
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store import Store, digest_file
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.demo import MODELS
 

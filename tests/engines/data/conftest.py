@@ -9,7 +9,7 @@ import pytest
 from onnx import helper, numpy_helper
 
 from narrowdown.engines.graph import load
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 Dims = list[int | str | None]
 Make = Callable[..., load.StoredModel]

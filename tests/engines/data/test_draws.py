@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from narrowdown.engines.data import InputProblem, polygraphy, roles, samples
 from narrowdown.engines.probe import LoadInputs
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.cli.arguments import parse
 from narrowdown.wizard.problem_options import problem_from
 

@@ -32,7 +32,7 @@ def script(tmp_path: Path) -> Path:
 
 def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None:
     from narrowdown.engines import backends
-    from narrowdown.engines.store.content import Store
+    from narrowdown.engines.store import Store
 
     canary = tmp_path / "canary"
     evil(script, canary)

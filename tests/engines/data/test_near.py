@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.data import near, samples
 from narrowdown.engines.probe import LoadInputs
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

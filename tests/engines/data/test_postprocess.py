@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from narrowdown.engines.data.postprocess import apply_postprocess, top_indices
 from narrowdown.engines.sources import TopK, top_k
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 
 Array = np.ndarray[Any, Any]
 Y: dict[str, Array] = {"y": np.float32([[0, 3, 1], [5, 4, 9]]), "z": np.int64([7])}

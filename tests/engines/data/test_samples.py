@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from narrowdown.engines.data import InputProblem, polygraphy, samples
 from narrowdown.engines.graph.load import StoredModel
 from narrowdown.engines.probe import LoadInputs
-from narrowdown.engines.store.content import Damaged, Store, digest_file
+from narrowdown.engines.store import Damaged, Store, digest_file
 
 FLOAT, INT64, INT32, BOOL = (
     TensorProto.FLOAT,

@@ -8,7 +8,7 @@ import pytest
 from narrowdown.engines.consent import Consent
 from narrowdown.engines.data import held
 from narrowdown.engines.data.score import Sample, apply_score, hold_to_labels
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 
 from ...consents import to_files
 

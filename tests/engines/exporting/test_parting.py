@@ -9,7 +9,7 @@ from narrowdown.engines.exporting.parting import (
     cut_around,
     list_behind,
 )
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor
 from narrowdown.engines.problem import Difference, Exported
 
 # x -> a -> b -> c -> d, each by one node; b and c in the module m.act, w a weight that c reads.

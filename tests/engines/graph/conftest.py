@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import pytest
 
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.demo import MODELS
 
 from .subjects import Subject, file_bytes, subject

@@ -15,7 +15,7 @@ from narrowdown.engines.graph import converted, external, load
 from narrowdown.engines.graph.cut import Cut, cut, feeds_of, outputs_of
 from narrowdown.engines.graph.ranges import decode
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 WHOLE = Candidate()
 

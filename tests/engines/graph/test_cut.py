@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from narrowdown.engines.graph import ModelProblem, cut, load
 from narrowdown.engines.graph.ranges import encode
 from narrowdown.engines.probe import Candidate, Edit
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.demo import MODELS
 
 from .subjects import Subject, graph, run, subject

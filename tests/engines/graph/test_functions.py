@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 
 from narrowdown.engines.graph import ModelProblem, functions, load
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 NESTED = """
 <ir_version: 8, opset_import: ["":17, "f":1]>

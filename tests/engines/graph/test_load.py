@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from narrowdown.engines.graph import ModelProblem, external, load
-from narrowdown.engines.store.content import Damaged, Store
+from narrowdown.engines.store import Damaged, Store
 from narrowdown.wizard.demo import MODELS
 
 from .subjects import graph, run, subject

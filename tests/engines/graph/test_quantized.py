@@ -31,7 +31,7 @@ from narrowdown.engines.graph.quantized import (
     nodes_on_codes,
 )
 from narrowdown.engines.probe import Candidate
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.demo import MODELS
 
 from .quantizer import WIDTH, Quantizer, float_model

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.graph import ModelProblem, external, load, sanitize as module
 from narrowdown.engines.graph.sanitize import sanitize
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 from .subjects import Subject, graph, run, subject
 

@@ -9,7 +9,7 @@ from onnx import TensorProto, helper
 from narrowdown.engines.graph import sanitize
 from narrowdown.engines.graph.load import import_model, load
 from narrowdown.engines.graph.source import CLASSES, SCOPES, STACK, find_module, find_source
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 FRAMES = (
     'File "/home/somebody/project/train.py", line 9, in <module>\n    y = model(x)\n'

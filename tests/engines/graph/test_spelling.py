@@ -8,7 +8,7 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.graph import ModelProblem
 from narrowdown.engines.graph.load import import_model, load
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 PLACES = ("TENSOR", "NODE", "DIM", "INNER", "ARG", "Own", "own")
 

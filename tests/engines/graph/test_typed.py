@@ -12,7 +12,7 @@ from onnx.reference import ReferenceEvaluator
 from narrowdown.engines.graph import converted, external
 from narrowdown.engines.graph.emulate import PRECISIONS
 from narrowdown.engines.graph.typed import to_float64, to_precision
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 
 from .subjects import Subject, graph, layer_norm, relative, run, subject
 from .test_cut import _FEEDS, models

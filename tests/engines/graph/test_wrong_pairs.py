@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.quantized import LOOK_WRONG
 from narrowdown.engines.graph.wrong_pairs import say_wrong_pairs
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.demo import MODELS
 
 DQ = "(DequantizeLinear)"

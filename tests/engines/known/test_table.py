@@ -12,7 +12,7 @@ import yaml
 
 from narrowdown import wizard
 from narrowdown.engines.findings import Case, Findings
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.known.construct import construct
 from narrowdown.engines.known.entry import Bug, Pattern, Stated

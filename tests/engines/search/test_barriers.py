@@ -12,8 +12,7 @@ from narrowdown.engines.asking import Note, StepContext
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor, ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import (
     APART,

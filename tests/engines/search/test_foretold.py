@@ -10,8 +10,7 @@ from onnx import helper
 
 from narrowdown.engines.asking import Answer, Described, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor, ranges
 from narrowdown.engines.probe import (
     Candidate,
     Describe,

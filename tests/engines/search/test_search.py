@@ -17,7 +17,7 @@ from narrowdown.engines.asking.whole_model import probe_whole
 from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.compare.statistics import CONFIDENCE, runs_to_see
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex, Tensor
+from narrowdown.engines.graph import GraphIndex, Tensor
 from narrowdown.engines.graph.watched import BATCH_BYTES
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.search import Trials, minimise, prove_one_minimal

@@ -7,7 +7,7 @@ import msgspec
 
 from narrowdown.engines.asking import PASSES, Answer, Question, Sub, unknown
 from narrowdown.engines.asking.oracle import Oracle
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.probe import Score
 from narrowdown.engines.search.tensor_errors import Packing, Watched, watch_tensors
 

@@ -13,12 +13,12 @@ from onnx import TensorProto, helper
 from narrowdown.engines.asking import Described, Note, StepContext
 from narrowdown.engines.data import held
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.probe import AnyProbe, Describe, Inspect, Measurement
 from narrowdown.engines.problem import Problem
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.views import view_engine
 from narrowdown.wizard.demo import MODELS
 

@@ -12,9 +12,8 @@ import msgspec
 from narrowdown.engines.asking import Described, StepContext
 from narrowdown.engines.compare.judge import Criterion, over, sign_failure
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph import GraphIndex, Node, Tensor, ranges
 from narrowdown.engines.graph.cut import node_ids, outputs_of, severed_of
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import (
     Describe,
     LoadInputs,

@@ -9,7 +9,7 @@ from msgspec import structs
 
 from narrowdown.engines.asking import Described, StepRefused
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor
 from narrowdown.engines.probe import Describe, Inspect, LoadInputs, Measure, Measurement
 
 GOLDEN, ORT, F64, OV, TRT = (

@@ -8,7 +8,7 @@ from typing import Any
 from narrowdown.engines.asking import Answer, Question, Sub
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.data.tactic_replay import canonical_algorithm
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.search.kernels import compare_kernels
 
 from .conftest import tanh_chain

@@ -16,8 +16,7 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle
 from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case, Culprit
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor, ranges
 from narrowdown.engines.probe import (
     BARRIER,
     HUGE,

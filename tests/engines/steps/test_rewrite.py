@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 from narrowdown.engines.asking import Described, Note, StepContext
 from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Findings, Workaround
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.graph.load import build_index
 from narrowdown.engines.graph.rewrite_list import list_rewrites
 from narrowdown.engines.probe import (

@@ -8,7 +8,7 @@ import pytest
 from narrowdown.engines.asking import Described, StepRefused
 from narrowdown.engines.compare.judge import Signature
 from narrowdown.engines.findings import Case
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor
 from narrowdown.engines.graph.ranges import decode
 from narrowdown.engines.probe import (
     HUGE,

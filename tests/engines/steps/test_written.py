@@ -20,7 +20,7 @@ from narrowdown.engines.graph.typed import to_precision, to_rounded
 from narrowdown.engines.graph.unroll import find_inside
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.workaround_facts import list_facts
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from tests.gpu import models
 
 from .conftest import Session

@@ -6,8 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from narrowdown.engines.graph import ranges
-from narrowdown.engines.graph.index import GraphIndex
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.probe import (
     AnyProbe,
     Candidate,
@@ -17,7 +16,7 @@ from narrowdown.engines.probe import (
     Measure,
     Measurement,
 )
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store import Store, digest_file
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.demo import MODELS
 

@@ -9,7 +9,7 @@ import onnx.parser
 import pytest
 
 from narrowdown.engines.graph import load
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers import unrolling
 
 IF = """

@@ -22,7 +22,7 @@ from narrowdown.engines.probe import (
     LoadInputs,
     Sanitize,
 )
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.workers.operations import execute_probe
 from narrowdown.wizard.demo import MODELS
 

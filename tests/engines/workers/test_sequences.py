@@ -17,7 +17,7 @@ from narrowdown.engines.compare.loops import draw_curve, read_steps
 from narrowdown.engines.data import packed
 from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.probe import Candidate, Import, LoadInputs, Measure, SampleInfo
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.engines.store.sound import faults
 from narrowdown.engines.workers.operations import execute_probe
 

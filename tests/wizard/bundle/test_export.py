@@ -24,7 +24,7 @@ from narrowdown.engines.findings import Case, Culprit, Findings, Lookalike, Work
 from narrowdown.engines.known.entry import Construction, MadeNode, MadeTensor
 from narrowdown.engines.known.generator import Program
 from narrowdown.engines.probe import Candidate, Inspect, Measurement
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard import BadUsage
 from narrowdown.wizard.bundle.check_script import Asked, say_needs
 from narrowdown.wizard.bundle.export import NothingToExport, export, hand_on, write_case

@@ -12,7 +12,7 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import AnyProbe, Candidate, Import, Inspect, Measure, Measurement
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec, capability
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.executors import Devices

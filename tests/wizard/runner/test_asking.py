@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from narrowdown.engines.probe import Inspect, Measure, Measurement, SampleResult, key
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.runner.drive import Asking
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted

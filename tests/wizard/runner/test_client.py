@@ -22,7 +22,7 @@ import pytest
 from house import PROBLEM, Oracle, runner, state
 
 from narrowdown.engines.probe import Measure
-from narrowdown.engines.store.content import digest_file
+from narrowdown.engines.store import digest_file
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem

@@ -14,7 +14,7 @@ from narrowdown.engines.findings import Case, Culprit, Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Measurement, SampleResult, Score
 from narrowdown.engines.steps.base import Finish, Steps, StepSpec
-from narrowdown.engines.store.content import Store, digest_file
+from narrowdown.engines.store import Store, digest_file
 from narrowdown.wizard import BY_VERDICT, Exit
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load

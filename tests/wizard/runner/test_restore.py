@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from narrowdown.engines.probe import Inspect, Measure, Sanitize
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.runner import restore
 from narrowdown.wizard.runner.drive import index_of
 from narrowdown.wizard.session import SessionProblem

@@ -14,7 +14,7 @@ from narrowdown.engines.asking import StepContext
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import AnyProbe, Check, Describe, Measure, Measurement
 from narrowdown.engines.steps.base import Finish, Steps
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.drive import made_again, missing_artifacts
 from narrowdown.wizard.runner.options import Options

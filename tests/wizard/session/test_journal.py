@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from narrowdown.engines.probe import Inspect, Measure, Measurement
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.session import (
     DamagedJournal,
     NewerSession,

@@ -15,7 +15,7 @@ from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.steps.layerwise import LayerwiseOutcome
-from narrowdown.engines.store.content import Store
+from narrowdown.engines.store import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.follow_up import FollowUp
 from narrowdown.wizard.problem import Problem

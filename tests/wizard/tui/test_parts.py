@@ -213,7 +213,7 @@ def test_speculative_probes_show_only_once_they_count(session: FakeSession) -> N
 
 
 def test_a_measurement_in_an_artifact_is_read(session: FakeSession) -> None:
-    from narrowdown.engines.store.content import Store
+    from narrowdown.engines.store import Store
 
     blob = Store(session.folder).put(msgspec.json.encode(s.measured(0.5, 7)))
     board = Board(session.folder)

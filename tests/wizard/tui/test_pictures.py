@@ -5,7 +5,7 @@ import math
 
 from hypothesis import given, settings, strategies as st
 
-from narrowdown.engines.graph.index import GraphIndex, Node, Tensor
+from narrowdown.engines.graph import GraphIndex, Node, Tensor
 from narrowdown.wizard.cells import Row
 from narrowdown.wizard.report import pictures, vicinity
 from narrowdown.wizard.report.pictures import STEPS, Profile

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from narrowdown.engines import store
 from narrowdown.engines.graph import external
-from narrowdown.engines.store import content
-from narrowdown.engines.store.content import atomic, write_atomically, write_pieces
+from narrowdown.engines.store import atomic, write_atomically, write_pieces
 from narrowdown.engines.store.sound import Sealed
 
 
@@ -67,8 +67,6 @@ def test_what_is_large_is_written_a_little_at_a_time(
 
 
 def test_a_file_is_written_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        content, "write_pieces", lambda file, data: file.write(b"pieces of " + data)
-    )
+    monkeypatch.setattr(store, "write_pieces", lambda file, data: file.write(b"pieces of " + data))
     write_atomically(tmp_path / "f", "it")
     assert (tmp_path / "f").read_text() == "pieces of it"
