@@ -349,9 +349,9 @@ class Narrowdown(InTurn[int]):
         if any(isinstance(screen, SessionScreen) for screen in self.screen_stack):
             while not isinstance(self.screen, SessionScreen):
                 self.pop_screen()
-            self.switch_screen(wanted())
+            self.switch_screen(wanted(scene))
         else:
-            self.push_screen(wanted())
+            self.push_screen(wanted(scene))
 
     def catch_up(self) -> None:
         """The screen that the scene wants now, where a card has held it back."""

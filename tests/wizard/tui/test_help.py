@@ -9,6 +9,7 @@ from textual.widgets import Input
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui import guide
 from narrowdown.wizard.tui.app import Narrowdown
+from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import Card, Reading
 from narrowdown.wizard.tui.screens.session import SessionScreen
@@ -99,7 +100,8 @@ async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_a
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
         there = set()
-        for screen in (StepScreen(), FinishScreen()):
+        scene = Scene(session.flow, session.folder)
+        for screen in (StepScreen(scene), FinishScreen(scene)):
             await app.push_screen(screen)
             await pilot.pause()
             there |= {(panel.id or "") for panel in screen.query(Panel) if panel.id}

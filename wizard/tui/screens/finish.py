@@ -151,7 +151,7 @@ class FinishScreen(SessionScreen):
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """What follows is offered where there is something to ask."""
         if action == "after":
-            return self.scene is not None and offer(self.scene.state, self.scene.problem)
+            return offer(self.scene.state, self.scene.problem)
         return super().check_action(action, parameters)
 
     def action_after(self) -> None:

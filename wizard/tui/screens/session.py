@@ -93,25 +93,24 @@ class SessionScreen(Hosted):
     HELP_TEXT: ClassVar[str] = ""
     page = getters.query_one("#page", VerticalScroll)
 
-    @property
-    def scene(self) -> Scene | None:
-        """The latest scene, None before the first."""
-        return self.host.scene
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self.scene = scene  # the latest; of another session once that one is there
 
     def on_mount(self) -> None:
         """Draw what is known, then every change."""
         self.host.scene_changed.subscribe(self, self._changed)
-        if self.scene:
-            self._draw(self.scene)
+        self._draw(self.scene)
 
     def on_screen_resume(self) -> None:
         """Whatever happened behind an overlay is drawn now."""
-        if self.scene and self.is_mounted:
+        if self.is_mounted:
             self._draw(self.scene)
             self.app.call_later(self.host.catch_up)
 
     def _changed(self, scene: Scene) -> None:
         """Behind a card nothing is drawn: whoever reads it wants its keys answered at once."""
+        self.scene = scene
         if self.app.screen is self:
             self._draw(scene)
         elif isinstance(card := self.app.screen, LogCard) and (log := _read_log(scene, card.probe)):
@@ -140,17 +139,15 @@ class SessionScreen(Hosted):
 
     def action_why(self) -> None:
         """Why this answer is recommended, and what the step is for."""
-        if self.scene:
-            self.app.push_screen(Reading("Why", narrative.why(self.scene), about=guide.WHY))
+        self.app.push_screen(Reading("Why", narrative.why(self.scene), about=guide.WHY))
 
     def action_terms(self) -> None:
         """The words used at this node, then all others."""
-        if self.scene:
-            entries, here = narrative.words(self.scene)
-            used = "The first is used" if here == 1 else f"The first {here} are used"
-            others = f"{used} here; the others are all other words that have a card."
-            text = others if 0 < here < len(entries) else ""
-            self.app.push_screen(Listed(guide.TERMS, entries, text))
+        entries, here = narrative.words(self.scene)
+        used = "The first is used" if here == 1 else f"The first {here} are used"
+        others = f"{used} here; the others are all other words that have a card."
+        text = others if 0 < here < len(entries) else ""
+        self.app.push_screen(Listed(guide.TERMS, entries, text))
 
     def action_log(self) -> None:
         """What the probes did and the engines wrote, live."""
@@ -158,29 +155,25 @@ class SessionScreen(Hosted):
 
     def action_pictures(self) -> None:
         """Everything that can be drawn."""
-        if self.scene:
-            self.app.push_screen(Drawing("Pictures", Gallery(self.scene), about=guide.PICTURES))
+        self.app.push_screen(Drawing("Pictures", Gallery(self.scene), about=guide.PICTURES))
 
     def action_map(self) -> None:
         """The whole flow, the route in it, and the branches that were not taken."""
-        if self.scene:
-            entries, here = narrative.places(self.scene, self.host.glyphs)
-            self.app.push_screen(Listed(guide.MAP, entries, f"{self.scene.flow.title}.", at=here))
+        entries, here = narrative.places(self.scene, self.host.glyphs)
+        self.app.push_screen(Listed(guide.MAP, entries, f"{self.scene.flow.title}.", at=here))
 
     def action_probes(self) -> None:
         """The probes of this step; Enter opens the log of one."""
-        scene = self.scene
-        if scene is None or not scene.hunt.rows:
-            self.host.say(
-                f"{narrative.nothing(scene).capitalize()}." if scene else "No session is open."
-            )
+        if not self.scene.hunt.rows:
+            self.host.say(f"{narrative.nothing(self.scene).capitalize()}.")
             return
-        self.app.push_screen(Listed(guide.PROBES, narrative.probe_entries(scene)), self.look_into)
+        entries = narrative.probe_entries(self.scene)
+        self.app.push_screen(Listed(guide.PROBES, entries), self.look_into)
 
     def look_into(self, key: str | None) -> None:
         """One probe: what it tried and what the engine wrote meanwhile; "" for the whole step."""
         scene = self.scene
-        if scene is None or key is None or not (log := _read_log(scene, key)):
+        if key is None or not (log := _read_log(scene, key)):
             return
         number = next((f"Probe {row.number}" for row in scene.hunt.rows if row.key == key), "Log")
         self.app.push_screen(LogCard(*log, number, probe=key))
@@ -188,8 +181,8 @@ class SessionScreen(Hosted):
     def action_details(self) -> None:
         """An error as a whole, to read and to copy."""
         scene = self.scene
-        found = [t for t in troubles(scene) if t.kind != "notice"] if scene else []
-        if scene is None or not found:
+        found = [t for t in troubles(scene) if t.kind != "notice"]
+        if not found:
             self.host.say("There is no error here.")
             return
         worst = found[-1]
@@ -246,10 +239,7 @@ class SessionScreen(Hosted):
     def action_copy(self) -> None:
         """The command that does the same by hand: to the clipboard, and to a file as clipboards
         often fail over ssh."""
-        scene = self.scene
-        if scene is None:
-            return
-        made = commands(scene)
+        folder, made = self.scene.folder, commands(self.scene)
         if not made:
             self.host.say("This step has no equivalent command.")
             return
@@ -264,12 +254,12 @@ class SessionScreen(Hosted):
             for c in made
         ]
         said = (
-            f"{made[0].tool}: {self.host.copy_command(made[0].text, scene.folder)}"
+            f"{made[0].tool}: {self.host.copy_command(made[0].text, folder)}"
             if made[0].text
             else made[0].problem
         )
         self.app.push_screen(
-            CommandsCard(entries, lambda text: self.host.copy_command(text, scene.folder), said)
+            CommandsCard(entries, lambda text: self.host.copy_command(text, folder), said)
         )
 
     # Cards that ask
@@ -279,10 +269,10 @@ class SessionScreen(Hosted):
         scene = self.scene
 
         def done(values: Mapping[str, str] | None) -> None:
-            if scene and values and values["note"]:
+            if values and values["note"]:
                 self.host.request(requests.AddNote(values["note"], scene.node), "Noted.")
 
-        before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]] if scene else []
+        before = [f"- {note}" for note in journalled(scene.state, scene.flow)[-5:]]
         text = "It is kept in the session and shown in the report." + (
             "\n\n" + "\n".join(before) if before else ""
         )
@@ -290,7 +280,7 @@ class SessionScreen(Hosted):
 
     def action_rewind(self) -> None:
         """Choose an earlier question to go back to; each says what that sets aside."""
-        entries = narrative.rewinds(self.scene) if self.scene else []
+        entries = narrative.rewinds(self.scene)
         if not entries:
             self.host.say("There is no earlier question to go back to.")
             return
@@ -309,8 +299,6 @@ class SessionScreen(Hosted):
     def action_export(self) -> None:
         """Write the bundle somewhere."""
         scene = self.scene
-        if scene is None:
-            return
         if not confirmed(scene.state, scene.flow):
             told = (
                 f"{scene.folder / REPORT} tells what was found."

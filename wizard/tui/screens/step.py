@@ -151,16 +151,15 @@ class StepScreen(SessionScreen):
         """Keys that make no sense on this face are neither shown nor obeyed."""
         scene = self.scene
         if action == "take_over":
-            return scene is not None and scene.held
-        if action in STEERING and scene is not None and scene.held:
+            return scene.held
+        if action in STEERING and scene.held:
             return False
-        if action == "rewind" and not (scene and any(v.answer for v in scene.state.route)):
+        if action == "rewind" and not any(v.answer for v in scene.state.route):
             return False
         if action in WHERE:
-            face = scene.face if scene else "starting"
             # Pressed before the screen could show what Enter began, it stops that all the same.
-            return face in WHERE[action] or (
-                face == "offer" and self._began and action in ("stop", "stop_now")
+            return scene.face in WHERE[action] or (
+                scene.face == "offer" and self._began and action in ("stop", "stop_now")
             )
         return True
 
@@ -323,7 +322,7 @@ class StepScreen(SessionScreen):
 
     def _once(self, what: str) -> bool:
         """False for a key that was pressed twice before the runner could answer the first."""
-        asked = (what, self.scene.node if self.scene else "", time.monotonic())
+        asked = (what, self.scene.node, time.monotonic())
         before, self._pressed = self._pressed, asked
         return asked[:2] != before[:2] or asked[2] - before[2] > SLIP
 
@@ -338,7 +337,7 @@ class StepScreen(SessionScreen):
     def action_auto(self) -> None:
         """Let it go on by itself, or ask again."""
         scene = self.scene
-        if scene is None or not self._once("auto"):
+        if not self._once("auto"):
             return
         walk = requests.SetPolicy("person" if scene.work.walking else "walk")
         if scene.face == "stopped":
@@ -351,7 +350,7 @@ class StepScreen(SessionScreen):
     def action_skip(self) -> None:
         """Do not run it; leave one that runs, after asking."""
         skip = partial(self.host.request, requests.Skip())
-        if self.scene and self.scene.face == "running":
+        if self.scene.face == "running":
             known = "its question is answered from what is known"
             options = [Choice("Let it run"), Choice("Leave this step", known, skip)]
             self.host.choose("Leave the step that runs?", "", options)
@@ -361,16 +360,9 @@ class StepScreen(SessionScreen):
     def action_stop(self) -> None:
         """Soft stop; in a search that has found a smaller part, ask whether that will do."""
         stop = partial(self.host.request, requests.Stop(), "Stopping after this probe.")
-        work = self.scene.work if self.scene else None
-        listed = (
-            work is not None and work.best == 0
-        )  # no part is looked for: a list is tried, one after the other
-        if (
-            work is None
-            or not work.tried
-            or work.stopping
-            or not (listed or 0 < work.best < work.nodes)
-        ):
+        work = self.scene.work
+        listed = work.best == 0  # no part is looked for: a list is tried, one after the other
+        if not work.tried or work.stopping or not (listed or 0 < work.best < work.nodes):
             stop()
             return
         smallest = f"Use the smallest so far ({work.best:,} of {count(work.nodes, 'node')})"
@@ -392,12 +384,11 @@ class StepScreen(SessionScreen):
 
     def action_pause(self) -> None:
         """Pause, or go on."""
-        if self.scene:
-            paused = self.scene.work.paused
-            self.host.request(
-                requests.GoOn() if paused else requests.Pause(),
-                "Going on." if paused else "Pausing before the next probe.",
-            )
+        paused = self.scene.work.paused
+        self.host.request(
+            requests.GoOn() if paused else requests.Pause(),
+            "Going on." if paused else "Pausing before the next probe.",
+        )
 
     def action_take_over(self) -> None:
         """Ask once, then steer it from here."""
@@ -415,11 +406,9 @@ class StepScreen(SessionScreen):
 
     def on_answers_chosen(self, event: Answers.Chosen) -> None:
         """Ask for the values that the answer carries, then give it."""
-        scene = self.scene
-        visit = scene.visit if scene else None
-        if scene is None or visit is None:
+        node, visit = self.scene.at, self.scene.visit
+        if visit is None:
             return
-        node = scene.at
         wanted = (
             node.answers[event.answer].settings if node and event.answer in node.answers else {}
         )

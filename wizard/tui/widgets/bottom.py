@@ -38,9 +38,6 @@ class Bottom(Lines[tuple[Key, ...]]):
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._look)
 
-    def on_unmount(self) -> None:
-        self.screen.bindings_updated_signal.unsubscribe(self)
-
     def _look(self, screen: Screen[object]) -> None:
         """The screen has looked at its bindings again."""
         if screen is not self.screen or not self.is_attached or not self.app.app_focus:
