@@ -19,7 +19,7 @@ from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.read import read as read_session
 from narrowdown.wizard.runner.ledger import Ledger
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.events import ProbeFinished, ProbeStarted, StepStarted
 from narrowdown.wizard.session.journal import NAME, Journal, read

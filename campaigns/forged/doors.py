@@ -17,7 +17,7 @@ from narrowdown.wizard import Refusal
 from narrowdown.wizard.agent.desk import Desk
 from narrowdown.wizard.cli import arguments, entry, mcp
 from narrowdown.wizard.follow_up import ALL
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.tui.library import Sessions
 

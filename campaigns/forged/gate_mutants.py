@@ -139,7 +139,7 @@ MUTANTS = (
         "    if bad := next((item for item in found if item.fault), None):",
         "    if bad := None:",
     ),
-    Mutant("what was found", "wizard/trust/sessions.py", ", found_on=specs_found(place))", ")"),
+    Mutant("what was found", "wizard/trust/gate.py", ", found_on=specs_found(place))", ")"),
     Mutant(
         "a probe that names more",
         "engines/consent.py",

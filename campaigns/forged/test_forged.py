@@ -26,7 +26,7 @@ from narrowdown.wizard import Exit, Refusal, trust
 from narrowdown.wizard.cli import entry
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.tui.library import Sessions
 
 from . import bundles, doors, forge, gate_mutants

@@ -21,8 +21,13 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import probe_whole
-from narrowdown.engines.compare.failing import list_failing
-from narrowdown.engines.compare.judge import Criterion, judge_whole, limit, sign_failure
+from narrowdown.engines.compare.judge import (
+    Criterion,
+    judge_whole,
+    limit,
+    list_failing,
+    sign_failure,
+)
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.probe import Measurement
 from narrowdown.engines.spec import parse

@@ -4,10 +4,10 @@ import msgspec
 
 from narrowdown.engines.asking import Note, StepContext, Sub, asked
 from narrowdown.engines.asking.whole_model import probe_whole
-from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     Signature,
+    choose_result,
     judge_check,
     judge_whole,
     sign_failure,

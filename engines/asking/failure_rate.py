@@ -5,7 +5,7 @@ import msgspec
 from narrowdown.engines.asking import Note, StepContext, Sub
 from narrowdown.engines.asking.failure import lock_failure, with_rate
 from narrowdown.engines.asking.whole_model import Distance, WholeModel
-from narrowdown.engines.compare.failing import count_failed_runs
+from narrowdown.engines.compare.judge import count_failed_runs
 from narrowdown.engines.compare.statistics import runs_to_see
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.spec import parse

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from narrowdown.engines.compare.failing import choose_result
-from narrowdown.engines.compare.judge import Criterion, exceed, for_parts, worst
+from narrowdown.engines.compare.judge import Criterion, choose_result, exceed, for_parts, worst
 from narrowdown.engines.compare.say import say_error
 from narrowdown.engines.probe import HUGE, Answer, Measurement, SampleInfo, SampleResult
 

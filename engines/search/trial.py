@@ -15,8 +15,7 @@ import msgspec
 from narrowdown.engines.asking import Sub
 from narrowdown.engines.asking.failure import choose_feed, lock_failure
 from narrowdown.engines.asking.whole_model import Distance, WholeModel, name_engine
-from narrowdown.engines.compare.failing import list_failing
-from narrowdown.engines.compare.judge import SHARE, limit, sign_failure, worst
+from narrowdown.engines.compare.judge import SHARE, limit, list_failing, sign_failure, worst
 from narrowdown.engines.findings import Findings, Replaced
 from narrowdown.engines.options import families
 from narrowdown.engines.probe import Measurement

@@ -12,13 +12,13 @@ from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.inquiry import Inquiry, make_inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import FAILURE, make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
-from narrowdown.engines.compare.failing import list_failing
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     Criterion,
     badness,
     by_sample,
     judge_check,
+    list_failing,
     list_slight,
     margin,
     worst,

@@ -4,8 +4,7 @@ from typing import Literal
 
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.failing import list_failing
-from narrowdown.engines.compare.judge import worst
+from narrowdown.engines.compare.judge import list_failing, worst
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.probe import MADE_UP, is_given
 from narrowdown.engines.steps.base import Finish, NoParams, Outcome, Steps, StepSpec

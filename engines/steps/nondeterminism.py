@@ -4,8 +4,7 @@ import msgspec
 
 from narrowdown.engines.asking import Count, Note, StepContext, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.compare.failing import count_failed_runs
-from narrowdown.engines.compare.judge import badness
+from narrowdown.engines.compare.judge import badness, count_failed_runs
 from narrowdown.engines.compare.statistics import say_ruled_out
 from narrowdown.engines.findings import Suspect
 from narrowdown.engines.graph import ranges

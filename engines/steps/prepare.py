@@ -12,10 +12,10 @@ from narrowdown.engines.asking.engine_forms import note_expensive
 from narrowdown.engines.asking.failure import choose_feed, list_feeds, lock_failure
 from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
-from narrowdown.engines.compare.failing import choose_result
 from narrowdown.engines.compare.judge import (
     REFUSALS,
     Verdict,
+    choose_result,
     judge_check,
     judge_cured,
     judge_whole,

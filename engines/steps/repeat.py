@@ -13,8 +13,7 @@ from narrowdown.engines.asking.failure_rate import builds_to_see, need_runs
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
-from narrowdown.engines.compare.failing import count_failed_runs
-from narrowdown.engines.compare.judge import Signature
+from narrowdown.engines.compare.judge import Signature, count_failed_runs
 from narrowdown.engines.compare.statistics import binomial_interval, runs_to_see, say_ruled_out
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph.filekind import is_ir

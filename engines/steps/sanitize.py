@@ -9,8 +9,7 @@ from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import open_inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
-from narrowdown.engines.compare.failing import list_failing
-from narrowdown.engines.compare.judge import Signature, by_sample, worst
+from narrowdown.engines.compare.judge import Signature, by_sample, list_failing, worst
 from narrowdown.engines.compare.refusal import is_same
 from narrowdown.engines.compare.say import say_sample, wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround

@@ -14,7 +14,7 @@ import pytest
 from narrowdown.wizard.cli.follow import Follower
 from narrowdown.wizard.plain import JsonDisplay
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import folder
 
 from ..patience import allow

@@ -10,8 +10,8 @@ import pytest
 
 from narrowdown.wizard import trust
 from narrowdown.wizard.runner import replay as replays
-from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.progress import NAME as PROGRESS
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.lock import NAME as LOCK
 

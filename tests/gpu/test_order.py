@@ -23,7 +23,7 @@ from narrowdown.wizard.report.canonical import canonical
 from narrowdown.wizard.report.read import read as open_session
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Ledger, Session
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read

@@ -23,7 +23,7 @@ from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Ledger, Session
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.walk import Walk
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.journal import NAME, Journal, read

@@ -13,7 +13,7 @@ from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.follow_up import ALL
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.tui.library import Sessions
 

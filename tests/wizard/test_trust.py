@@ -19,9 +19,8 @@ from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.session.events import SessionOpened, StepFinished, StepStarted
 from narrowdown.wizard.session.journal import NAME, Journal
 from narrowdown.wizard.session.single import single_flow
-from narrowdown.wizard.trust.gate import sentence
+from narrowdown.wizard.trust.gate import sentence, specs_found
 from narrowdown.wizard.trust.reading import imported
-from narrowdown.wizard.trust.sessions import specs_found
 
 
 @pytest.fixture(autouse=True)

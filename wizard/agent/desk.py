@@ -18,7 +18,7 @@ from narrowdown.wizard.report.portable import handed_on
 from narrowdown.wizard.report.read import Reading, read
 from narrowdown.wizard.runner import progress, requests
 from narrowdown.wizard.runner.client import START, Client
-from narrowdown.wizard.runner.options import Options, Policy
+from narrowdown.wizard.runner.requests import Options, Policy
 from narrowdown.wizard.session import folder as folders, journal, lock
 from narrowdown.wizard.session.journal import Tail
 from narrowdown.wizard.session.state import State, fold

@@ -6,7 +6,7 @@ import sys
 from narrowdown.wizard import BadUsage, passed_variables, terminal, trust
 from narrowdown.wizard.problem_options import engine_under_test
 from narrowdown.wizard.runner import replay as replays
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.table import OUTCOMES, UNTOLD, Compared, Replay, Result, Row
 from narrowdown.wizard.schedulers import LOCAL, require_cluster
 from narrowdown.wizard.session import folder as folders

@@ -32,7 +32,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.problem_options import changed_since, problem_from, say_usual
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.runner.options import Options, Policy
+from narrowdown.wizard.runner.requests import Options, Policy
 from narrowdown.wizard.schedulers import require_cluster
 from narrowdown.wizard.session import folder as folders, of_system
 from narrowdown.wizard.session.state import State

@@ -1,7 +1,7 @@
 """``python -P narrowdown/wizard/runner/__main__.py SESSION [OPTIONS]``: the runner of one session,
 a process of its own.
 
-``OPTIONS`` is ``wizard.runner.options.Options`` as JSON. Started by its path, so that it works from
+``OPTIONS`` is ``wizard.runner.requests.Options`` as JSON. Started by its path, so that it works from
 a checkout, an editable install and a wheel alike and so that a folder ``narrowdown`` of the user is
 never taken for ours. Its output goes to ``logs/runner.log``.
 """

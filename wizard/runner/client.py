@@ -25,7 +25,7 @@ from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.runner import progress, requests
 from narrowdown.wizard.runner.address import listening, shortened_path
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import OPEN_ELSEWHERE, Held, SessionProblem, lock, of_system
 from narrowdown.wizard.session.events import AnyEvent, SessionClosed, SessionOpened
 from narrowdown.wizard.session.folder import FLOW, describe

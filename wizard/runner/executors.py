@@ -14,7 +14,7 @@ from narrowdown.engines.workers import gpus
 from narrowdown.engines.workers.executor import Executor, Prober
 from narrowdown.engines.workers.pool import Death, Pool, Telling, Terms
 from narrowdown.wizard.runner.ledger import Ledger
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session.events import NoteAdded
 from narrowdown.wizard.session.folder import DESCRIPTION, Description

@@ -8,7 +8,7 @@ from narrowdown.engines.probe import AnyProbe, Measurement
 from narrowdown.engines.store import Store
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session.events import AnyEvent, NoteAdded
 from narrowdown.wizard.session.journal import Journal
 from narrowdown.wizard.session.state import State, advance

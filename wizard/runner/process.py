@@ -26,7 +26,7 @@ from narrowdown.wizard.runner.address import socket_path
 from narrowdown.wizard.runner.drive import Guarded, Stopped
 from narrowdown.wizard.runner.executors import AHEAD, Devices, executor
 from narrowdown.wizard.runner.ledger import Ledger, Session
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.restore import examine, make_again
 from narrowdown.wizard.runner.server import Server
 from narrowdown.wizard.runner.walk import Walk

@@ -31,8 +31,8 @@ from narrowdown.wizard.runner.decisive import Decisive, decisive
 from narrowdown.wizard.runner.drive import Asking, Guarded, replayed
 from narrowdown.wizard.runner.ledger import Ledger
 from narrowdown.wizard.runner.limits import probe_limit
-from narrowdown.wizard.runner.options import Options
 from narrowdown.wizard.runner.rates import MOST_LOOKS
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.restore import make_again_for
 from narrowdown.wizard.runner.table import (
     FINE,

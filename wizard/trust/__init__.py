@@ -13,6 +13,7 @@ from narrowdown.wizard.trust.gate import (
     Untrusted,
     admit,
     admit_items,
+    admit_session,
     agree,
     remember,
     sentence,
@@ -20,7 +21,6 @@ from narrowdown.wizard.trust.gate import (
     trusted,
 )
 from narrowdown.wizard.trust.items import KINDS, Item, items
-from narrowdown.wizard.trust.sessions import admit_session
 
 __all__ = [
     "ALL",

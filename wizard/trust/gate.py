@@ -2,15 +2,16 @@
 machine, in a file that only its user may write. Nobody else makes a ``Consent``."""
 
 import contextlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from narrowdown.engines.consent import Consent
-from narrowdown.engines.store import decoding, places, regular, turn, write_own
+from narrowdown.engines.store import Store, decoding, places, regular, turn, write_own
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.session import SessionProblem
+from narrowdown.wizard.session import SessionProblem, folder as folders
 from narrowdown.wizard.trust.items import Item, items
 
 ALL = "all"
@@ -58,7 +59,7 @@ def admit(
     """What a session's PROBLEM may run: all of it, where all of it was agreed to. ``yes``: the
     values of ``--yes-run-scripts``; what is named there by its digest is remembered. ``engine``:
     one that the user typed in place of the recorded one, which runs where the user stands;
-    ``found_on``: those that stand elsewhere in the session (``wizard.trust.sessions``). Raises
+    ``found_on``: those that stand elsewhere in the session (``specs_found``). Raises
     ``Untrusted``."""
     typed = (
         items(Problem(model="", engine=engine, reference="", folder=str(Path.cwd())))
@@ -153,3 +154,40 @@ def remember(agreed: Iterable[Item]) -> None:
         if fresh.keys() <= known.keys():
             return
         write_own(path, msgspec.json.format(msgspec.json.encode({**known, **fresh})))
+
+
+_SENTENCES = (
+    "message",
+    "error",
+    "detail",
+    "note",
+    "notes",
+)  # fields of words, which may begin with a spec
+
+
+def admit_session(place: Path, yes: Iterable[str] = ()) -> Consent:
+    """``admit`` for who takes engines from what a session has found, and not from its PROBLEM
+    alone. Raises ``Untrusted``, ``SessionProblem``."""
+    return admit(folders.describe(place).problem, yes, found_on=specs_found(place))
+
+
+def specs_found(place: Path) -> dict[str, None]:
+    """Every text in the session's findings, outcomes and tables that may be an engine spec,
+    wherever it stands there; what is no spec runs nothing (``engines.options``). Raises
+    ``SessionProblem``."""
+    state, store = folders.load(place), Store(place)
+    tables = (store.load(digest) for visit in state.route for digest in visit.tables.values())
+    said = (msgspec.to_builtins(part) for part in (*state.route, state.taken))
+    return dict.fromkeys(text for part in (*said, *tables) for text in _texts(part) if ":" in text)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        match todo.pop():
+            case str() as text:
+                yield text
+            case dict() as inner:
+                todo += [*inner, *(each for name, each in inner.items() if name not in _SENTENCES)]
+            case list() | tuple() as inner:
+                todo += inner

@@ -21,7 +21,7 @@ from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.portable import handed_on
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import folder as folders, removal
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.standing import stand

@@ -17,7 +17,7 @@ from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Ledger, Session
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.walk import Walk as Runner
 from narrowdown.wizard.session.journal import NAME, Journal
 from narrowdown.wizard.session.state import State, fold

@@ -29,7 +29,7 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import client as client_module, control, progress
 from narrowdown.wizard.runner.address import listening, shortened_path, socket_path
 from narrowdown.wizard.runner.client import Client
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.server import Server
 from narrowdown.wizard.session import Held, SessionProblem, events as e, folder as folders
 from narrowdown.wizard.session.journal import NAME, Journal, read
@@ -504,7 +504,7 @@ def test_kill_9_of_the_runner_leaves_nobody_and_resume_measures_nothing_twice(sh
 def test_the_runner_ends_when_the_program_that_started_it_is_killed(shapes):
     code = (
         "import sys, time; from pathlib import Path; from narrowdown.wizard.runner.client import Client\n"
-        "from narrowdown.wizard.runner.options import Options\n"
+        "from narrowdown.wizard.runner.requests import Options\n"
         "c = Client.start(Path(sys.argv[1]), Options(policy='person', offers=True))\n"
         "print(c._process.pid, flush=True); time.sleep(60)"
     )

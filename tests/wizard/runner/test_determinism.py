@@ -17,7 +17,7 @@ from narrowdown.engines.probe import AnyProbe, Measurement
 from narrowdown.wizard.runner import stepping
 from narrowdown.wizard.runner.drive import Drive
 from narrowdown.wizard.runner.executors import slots_here
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.journal import NAME, read
 

@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 
 from narrowdown.wizard.runner import requests
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.server import Client
 
 from .house import Oracle, runner

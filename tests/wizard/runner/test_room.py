@@ -17,7 +17,7 @@ from narrowdown.engines.steps.base import Finish, Steps
 from narrowdown.engines.store import Store
 from narrowdown.wizard.runner import room
 from narrowdown.wizard.runner.drive import made_again, missing_artifacts
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session.events import NoteAdded, ProbeFinished
 from narrowdown.wizard.session.journal import NAME, fit, read
 from narrowdown.wizard.session.state import Asked, Known, State, Visit

@@ -39,7 +39,7 @@ from narrowdown.engines.probe import (
 from narrowdown.engines.steps.base import Finish
 from narrowdown.engines.workers.executor import Slot
 from narrowdown.wizard.runner import limits, progress, stepping, walk as walks
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import events as e
 from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.state import State, _learn_from, fold

@@ -10,7 +10,7 @@ from narrowdown.wizard import Refusal
 from narrowdown.wizard.changed_problem import change_problem
 from narrowdown.wizard.demo import MODELS
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.runner.options import Options
+from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.session import events as e, folder as folders, journal
 from narrowdown.wizard.tui.library import Sessions
 
