@@ -6,17 +6,8 @@ operator against ONNX Runtime, and where the two differ against the node test's 
 OpenVINO.
 """
 
-from narrowdown.engines.backends.reference.operators.activation import (
-    Erf,
-    LogSoftmax,
-    Softmax,
-)
-from narrowdown.engines.backends.reference.operators.control import Loop
 from narrowdown.engines.backends.reference.operators.convolution import Conv, ConvTranspose
-from narrowdown.engines.backends.reference.operators.dequantize import DequantizeLinear
 from narrowdown.engines.backends.reference.operators.fused import FUSED
-from narrowdown.engines.backends.reference.operators.indexing import GatherElements
-from narrowdown.engines.backends.reference.operators.normalization import BatchNormalization
 from narrowdown.engines.backends.reference.operators.on_codes import ON_CODES
 from narrowdown.engines.backends.reference.operators.pooling import (
     AveragePool,
@@ -25,6 +16,15 @@ from narrowdown.engines.backends.reference.operators.pooling import (
 )
 from narrowdown.engines.backends.reference.operators.resize import Resize, Upsample
 from narrowdown.engines.backends.reference.operators.sampling import GridSample
+from narrowdown.engines.backends.reference.operators.small import (
+    BatchNormalization,
+    DequantizeLinear,
+    Erf,
+    GatherElements,
+    LogSoftmax,
+    Loop,
+    Softmax,
+)
 
 OWN = (
     AveragePool, BatchNormalization, Conv, ConvTranspose, DequantizeLinear, Erf, GatherElements, GlobalMaxPool, GridSample,
