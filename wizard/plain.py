@@ -208,7 +208,8 @@ class PlainDisplay(Display):
             case ProbeFinished():
                 return self._probe(event)
             case WorkerDied():
-                return [f"    {_say_death(event)}"]
+                lost = f"worker {event.worker} was lost and is replaced: "
+                return [f"    {'' if event.extra else lost}{event.detail}"]
             case StepFinished():
                 return self._finished(event)
             case StepCancelled():
@@ -334,14 +335,6 @@ class PlainDisplay(Display):
         if event.doubt:
             lines.append(f"      in doubt: {visible(event.doubt)}")
         return lines
-
-
-def _say_death(event: WorkerDied) -> str:
-    how = (
-        f"It ended with {f'signal {event.signal}' if event.signal else f'exit {event.returncode}'}."
-    )
-    said = visible(event.detail) or how
-    return said if event.extra else f"worker {event.worker} was lost and is replaced: {said}"
 
 
 def _curve(profile: str, metric: str, along: str) -> list[str]:
