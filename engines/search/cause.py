@@ -162,26 +162,6 @@ def find_pair(e: Evidence, i: Inner) -> Facts | None:
     }
 
 
-def find_nothing_more(_e: Evidence, _i: Inner) -> Facts:
-    """That it is infinite or NaN is all that is known."""
-    return {}
-
-
-def on_missing(e: Evidence) -> Iterable[Inner]:
-    """A tensor that the engine does not give, or in another shape."""
-    return [i for i in e.made if i.score.problem][:1]
-
-
-def find_missing(_: Evidence, i: Inner) -> Facts | None:
-    other = "an output of another shape than the reference's"
-    return {"what": "no output" if i.score.problem == "missing" else other}
-
-
-def find_spread(e: Evidence, _: Inner) -> Facts | None:
-    """What the search accused nobody of."""
-    return {} if e.findings.spread else None
-
-
 def on_integers(e: Evidence) -> Iterable[Inner]:
     """Integers are exact at every precision: other ones, from the same inputs, are the engine's
     doing."""
@@ -222,10 +202,6 @@ def find_in_float(e: Evidence, i: Inner) -> Facts | None:
     }
 
 
-def find_other_integers(_: Evidence, i: Inner) -> Facts | None:
-    return {"off": say_number(i.score.max_abs), "largest": say_number(i.score.absmax)}
-
-
 def find_imprecise(e: Evidence, _: Inner) -> Facts | None:
     """More than the precision explains."""
     emulated, signature = e.findings.emulated, e.findings.signature
@@ -237,10 +213,6 @@ def find_imprecise(e: Evidence, _: Inner) -> Facts | None:
         "error": say_error(signature.error, e.findings.rule.metric),
         "beginning": _say_beginning(e),
     }
-
-
-def leave_unknown(e: Evidence, _: Inner) -> Facts | None:
-    return {"ops": " + ".join(e.case.ops), "beginning": _say_beginning(e)}
 
 
 def _say_beginning(e: Evidence) -> str:
@@ -282,7 +254,7 @@ _NONFINITE = (
     ),
     Rule(
         "overflow",
-        find_nothing_more,
+        lambda _e, _i: {},  # that it is infinite or NaN is all that is known
         "{i.called} is infinite or NaN; its true values stay below {i.score.absmax:.3g}, so a value on the way overflowed.",
     ),
 )
@@ -314,7 +286,22 @@ RULES: tuple[Group, ...] = (
             ),
         ),
     ),
-    Group(on_missing, (_JUMP, Rule("kernel", find_missing, "{i.called} gives {what}."))),
+    Group(
+        # A tensor that the engine does not give, or in another shape.
+        lambda e: [i for i in e.made if i.score.problem][:1],
+        (
+            _JUMP,
+            Rule(
+                "kernel",
+                lambda _, i: {
+                    "what": "no output"
+                    if i.score.problem == "missing"
+                    else "an output of another shape than the reference's"
+                },
+                "{i.called} gives {what}.",
+            ),
+        ),
+    ),
     Group(
         on_each,
         (
@@ -326,13 +313,13 @@ RULES: tuple[Group, ...] = (
             ),
         ),
     ),
-    Group(ranges.list_nonfinite, _NONFINITE),
+    Group(lambda e: [i for i in e.made if i.score.new_nonfinite][:1], _NONFINITE),
     Group(
         on_case,
         (
             Rule(
                 "accumulation",
-                find_spread,
+                lambda e, _: {} if e.findings.spread else None,
                 "No single node adds the error; it grows with depth.",
             ),
         ),
@@ -347,7 +334,11 @@ RULES: tuple[Group, ...] = (
                 _GIVES_0
                 + ", which {e.storage} still holds, as subnormals: the engine makes 0 of what is below {normal:.1g}.",
             ),
-            Rule("epsilon-underflow", ranges.find_vanished, _GIVES_0 + ", {e.flushed}"),
+            Rule(
+                "epsilon-underflow",  # the type has not got the value
+                lambda e, i: {} if ranges.is_all_zeros(e, i) else None,
+                _GIVES_0 + ", {e.flushed}",
+            ),
         ),
     ),
     Group(
@@ -406,7 +397,10 @@ RULES: tuple[Group, ...] = (
             ),
             Rule(
                 "kernel",
-                find_other_integers,
+                lambda _, i: {
+                    "off": say_number(i.score.max_abs),
+                    "largest": say_number(i.score.absmax),
+                },
                 "{i.called} gives other integers than the reference from the same inputs: wrong by up to {off}, where the "
                 "largest is {largest}.",
             ),
@@ -445,7 +439,7 @@ RULES: tuple[Group, ...] = (
             ),
             Rule(
                 "unknown",
-                leave_unknown,
+                lambda e, _: {"ops": " + ".join(e.case.ops), "beginning": _say_beginning(e)},
                 "{ops} is {e.wrong}; nothing measured says why.{beginning}",
             ),
         ),

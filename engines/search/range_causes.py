@@ -1,8 +1,6 @@
 """Facts that lie in the range of the storage type: values too large for it, or too small. Pure, over
 scores; ``engines.search.cause`` makes sentences of them."""
 
-from collections.abc import Iterable
-
 from narrowdown.engines.graph.storage import largest_finite, smallest_positive
 from narrowdown.engines.probe import HUGE, Score
 from narrowdown.engines.search.evidence import (
@@ -37,11 +35,6 @@ def find_weight_beyond(e: Evidence, i: Inner) -> Facts | None:
         if reached > largest_finite(e.storage) and not masks:
             return {"name": name, "reached": say_number(reached)}
     return None
-
-
-def list_nonfinite(e: Evidence) -> Iterable[Inner]:
-    """The first node that is infinite or NaN where the reference is not."""
-    return [i for i in e.made if i.score.new_nonfinite][:1]
 
 
 def find_mask(e: Evidence, i: Inner) -> Facts | None:
@@ -96,7 +89,7 @@ def _reads_huge(e: Evidence, node: Inner) -> bool:
     return not reads or unknown or max(reads.values()) >= MASK_MAGNITUDE
 
 
-def _is_all_zeros(e: Evidence, i: Inner) -> bool:
+def is_all_zeros(e: Evidence, i: Inner) -> bool:
     """Whether small values became 0, and that is all the error there is, or what divides by them
     fails."""
     small = 0 < i.score.vanished_max < smallest_positive(e.storage)[0]
@@ -107,21 +100,16 @@ def find_root_of_nothing(e: Evidence, i: Inner) -> Facts | None:
     """The type has the value, and it is made of what was rounded to 0, as the root of 1e-10 is."""
     kept = not _is_lacking(e, i.score)
     read = max((r.vanished_max for r in e.list_read(i)), default=0.0) if kept else 0.0
-    made = _is_all_zeros(e, i) and i.op in ROOTS and 0 < read < smallest_positive(e.storage)[1]
+    made = is_all_zeros(e, i) and i.op in ROOTS and 0 < read < smallest_positive(e.storage)[1]
     return {"read": read} if made else None
 
 
 def find_subnormal(e: Evidence, i: Inner) -> Facts | None:
     """The type has the value, and the engine flushes it."""
     infinite = (e.case.effect or 0.0) >= HUGE
-    if _is_lacking(e, i.score) or infinite or not _is_all_zeros(e, i):
+    if _is_lacking(e, i.score) or infinite or not is_all_zeros(e, i):
         return None
     return {"normal": smallest_positive(e.storage)[0]}
-
-
-def find_vanished(e: Evidence, i: Inner) -> Facts | None:
-    """The type has not got the value."""
-    return {} if _is_all_zeros(e, i) else None
 
 
 def find_underflow(e: Evidence, i: Inner) -> Facts | None:
