@@ -58,12 +58,6 @@ def needs(command: str) -> frozenset[str]:
     return frozenset({"model", *(name for word in _split(command) for name in _HOLE.findall(word))})
 
 
-def mentions_debug_model(command: str, folder: Path) -> bool:
-    """Whether the command, or a script that it names, speaks of ``polygraphy_debug.onnx``. Relative
-    paths are below ``folder``. Raises ``ValueError`` for a command that cannot be split."""
-    return any(DEBUG_MODEL in text for text in sources(command, folder))
-
-
 def sources(command: str, folder: Path) -> list[str]:
     """The texts of the scripts that a command names, and its own words, in which a shell may be
     told what to do. Relative paths are below ``folder``. Raises ``ValueError`` for a command that

@@ -83,8 +83,10 @@ def lay_out(permit: Permit, folder: Path, hidden: Collection[str], beside: Path)
     private: list[Path] = []
     named = (path for word in words for path in (word, word.partition("=")[2]))
     outside = {str(Path(path).parent) for path in named if path in files and path not in made}
+    # Whether nothing can be started that lies in the temporary folder.
+    no_programs = os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC
     for parent in sorted(outside):
-        place = Path(tempfile.mkdtemp(prefix="held-", dir=beside if _no_programs() else None))
+        place = Path(tempfile.mkdtemp(prefix="held-", dir=beside if no_programs else None))
         private.append(place)
         made |= held.lay_out(
             Path(parent), place, {path: d for path, d in files.items() if path not in made}
@@ -125,8 +127,3 @@ def check_unchanged(laid: Laid) -> None:
 def _fill_word(word: str, made: dict[str, str]) -> str:
     option, equals, value = word.partition("=")
     return made.get(word) or (f"{option}={made[value]}" if equals and value in made else word)
-
-
-def _no_programs() -> bool:
-    """Whether nothing can be started that lies in the temporary folder."""
-    return bool(os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC)

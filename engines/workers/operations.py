@@ -299,9 +299,8 @@ def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
         piece, right = _make_piece(probe, part, feed, asked)
         user = Path(probe.folder) if probe.folder else folder
         # Large weights are copied only for those who look for the model by its name in the folder.
-        by_name = "model.onnx" in probe.artifacts or command.mentions_debug_model(
-            probe.command, user
-        )
+        said = command.sources(probe.command, user)
+        by_name = "model.onnx" in probe.artifacts or any(command.DEBUG_MODEL in t for t in said)
         path = artifact_files.write_model(
             store, folder, piece.model, model.weights_dir, command.DEBUG_MODEL, here=by_name
         )

@@ -8,7 +8,6 @@ from narrowdown.engines import outside
 from narrowdown.engines.compare.say import say_part, wrong_by
 from narrowdown.engines.declaration import TRACKER
 from narrowdown.engines.discovery import find
-from narrowdown.engines.findings import Lookalike
 from narrowdown.engines.known.lookalike import say_lookalike
 from narrowdown.engines.spec import parse
 from narrowdown.wizard.bundle.check_script import Asked, say_needs
@@ -84,17 +83,13 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
     judged, how = literal(judged), f" ({code(f'--reference {spec}')})"
     if culprit.cause == EXPORT:
         judged, how = "eager PyTorch", ", fed with the same values"
+    # The known bugs that this culprit looks like, of those that any does.
+    alike = [like for like in report.lookalikes if set(like.nodes) & set(culprit.nodes)]
     return {
         "description": (
             f"A part of {count(len(culprit.nodes), 'node')} ({literal(listing(culprit.ops, 6))}), cut out of a model of "
             f"{count(report.nodes_before, 'node')}, {_say_does(culprit)} {literal(asked.found_with)}{_say_emulated(asked)}. "
-            + literal(
-                " ".join(
-                    filter(
-                        None, (culprit.evidence, *map(say_lookalike, _list_alike(report, culprit)))
-                    )
-                )
-            )
+            + literal(" ".join(filter(None, (culprit.evidence, *map(say_lookalike, alike)))))
         ),
         "expected": (
             f"The outputs in expected.npz, as {judged} gives them{_say_exact(culprit)}{how}."
@@ -115,11 +110,6 @@ def fill(report: Report, culprit: Culprit, asked: Asked, commands: str) -> Mappi
         "api": "Python",
         "unknown": UNKNOWN,
     }
-
-
-def _list_alike(report: Report, culprit: Culprit) -> list[Lookalike]:
-    """The known bugs that this culprit looks like, of those that any does."""
-    return [like for like in report.lookalikes if set(like.nodes) & set(culprit.nodes)]
 
 
 def _say_emulated(asked: Asked) -> str:

@@ -65,7 +65,9 @@ def finish(place: Path, code: int, *, text: bool) -> int:
         return code
     report = handed_on(reading)
     written = _write(reading, report)
-    if code == Exit.UNRESOLVED and _answered_nothing(reading) and not (text and _one_terminal()):
+    # Whoever sees output and errors on one terminal has read there already what the display said.
+    seen = text and sys.stdout.isatty() and sys.stderr.isatty()
+    if code == Exit.UNRESOLVED and _answered_nothing(reading) and not seen:
         terminal.say(
             report.explanation
         )  # what the checker printed last, where it answers nothing or passes nothing
@@ -102,12 +104,6 @@ def _say_why(error: Exception) -> object:
 def _answered_nothing(reading: Reading) -> bool:
     """Whether it was over with the first question, which an external check should have answered."""
     return bool(reading.description.problem.check) and len(reading.state.route) == 1
-
-
-def _one_terminal() -> bool:
-    """Whether output and errors are seen by the same person, who has read there already what the
-    display said."""
-    return sys.stdout.isatty() and sys.stderr.isatty()
 
 
 def _tell(reading: Reading, report: Report, written: Written) -> None:

@@ -18,8 +18,10 @@ def summary(report: Report) -> list[str]:
     if not report.culprits and not report.spread:
         said = _last_word(report.route[-1]) if report.route and report.end else []
         first = [report.explanation] if said and report.explanation not in said[0] else []
+        # Each in one line: whoever shows it breaks lines where it must.
+        paragraphs = (" ".join(t.split()) for t in report.advice.split("\n\n") if t.strip())
         # Of a workaround without a culprit: on what it was tried, and the bound for others.
-        told = [*first, *said, *(w.known[1:] if w else ()), *_paragraphs(report.advice)]
+        told = [*first, *said, *(w.known[1:] if w else ()), *paragraphs]
     else:
         culprits = (_culprit(c, n, metric) for n, c in enumerate(report.culprits, 1))
         told = [
@@ -31,11 +33,6 @@ def summary(report: Report) -> list[str]:
             *(say_weighed(row, report.scores, metric) for row in report.scores),
         ]
     return [report.headline, *(f"  {line}" for line in told)]
-
-
-def _paragraphs(text: str) -> list[str]:
-    """Each in one line: whoever shows it breaks lines where it must."""
-    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
 def _culprit(c: Culprit, position: int, metric: str) -> list[str]:
