@@ -32,6 +32,7 @@ from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.probe import Candidate, Inspect, Measure, Score
 from narrowdown.engines.problem import Difference, Exported
+from narrowdown.engines.reach import reach
 from narrowdown.engines.views import view_engine
 
 # What FP32 may cost, whatever the engine under test computes in: the export is judged by itself.
@@ -162,16 +163,12 @@ def order(index: GraphIndex, tensors: Iterable[int]) -> tuple[int, ...]:
 
 def list_behind(index: GraphIndex, known: Collection[int], tensor: int) -> tuple[int, ...]:
     """The next known tensors that are computed of this one, in order."""
-    found, todo, seen = set[int](), [tensor], {tensor}
-    while todo:
-        for n in index.readers[todo.pop()]:
-            for t in index.nodes[n].outputs:
-                if t in known:
-                    found.add(t)
-                elif t not in seen:
-                    seen.add(t)
-                    todo.append(t)
-    return order(index, found)
+
+    def made_of(t: int) -> set[int]:
+        return {o for n in index.readers[t] for o in index.nodes[n].outputs}
+
+    unknown = reach([tensor], lambda t: made_of(t).difference(known))
+    return order(index, {o for t in unknown for o in made_of(t) if o in known})
 
 
 def _ask_part(asked_of: Comparison, found: Parted, tensor: int, save: str = "") -> Measure:

@@ -11,12 +11,13 @@ those who read it, so a single layer mostly loses the pair of its weights alone.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from narrowdown.engines.graph import GraphIndex, Node
+from narrowdown.engines.reach import reach
 
 QUANTIZE = "QuantizeLinear"
 DYNAMIC = "DynamicQuantizeLinear"
@@ -318,17 +319,13 @@ def is_quantized(index: GraphIndex) -> bool:
 
 def _pairs_behind(index: GraphIndex, dequantizers: Iterable[int]) -> set[int]:
     """The dequantizers, their quantizers, and those of pairs right before them."""
-    seen: set[int] = set()
-    todo = list(dequantizers)
-    while todo:
-        d = todo.pop()
-        if d in seen:
-            continue
-        seen.add(d)
-        before = find_pair_source(index, d)
-        if before >= 0:
-            seen.add(index.tensors[index.nodes[d].inputs[0]].producer)
-            made = index.made_by(before)
+
+    def before(n: int) -> Iterator[int]:
+        source = find_pair_source(index, n) if is_dequantize(index.nodes[n]) else -1
+        if source >= 0:
+            yield index.tensors[index.nodes[n].inputs[0]].producer
+            made = index.made_by(source)
             if made is not None and is_dequantize(made):
-                todo.append(made.id)
-    return seen
+                yield made.id
+
+    return reach(dequantizers, before)

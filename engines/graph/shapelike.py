@@ -4,6 +4,7 @@ an index in, ids out."""
 from collections.abc import Iterable
 
 from narrowdown.engines.graph import GraphIndex, Node, Tensor
+from narrowdown.engines.reach import reach
 
 # Operator -> positions of the inputs that decide the form of its result, not its values. "1+" is
 # position 1 and all after.
@@ -57,22 +58,20 @@ def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
 
     ``seeds``: tensors known to do so for reasons that the index does not show (a loop's body reads
     them)."""
-    todo = [*seeds, *(t for node in index.nodes for t in _deciding_inputs(node))]
-    reached: set[int] = set()
-    while todo:
-        t = todo.pop()
-        if t in reached:
-            continue
-        reached.add(t)
+
+    def made_of(t: int) -> list[int]:
         node = index.made_by(t)
         if node is None or node.op in _FORM_ONLY or node.op in _CONTROL or not _is_standard(node):
-            continue
+            return []
         floats = node.op in _THROUGH_FLOATS
-        todo += [
+        return [
             i
             for i in node.inputs
             if i >= 0 and (_is_discrete(index.tensors[i]) or (floats and index.tensors[i].floating))
         ]
+
+    deciding = (t for node in index.nodes for t in _deciding_inputs(node))
+    reached = reach((*seeds, *deciding), made_of)
     return tuple(
         sorted(
             t for t in reached if index.tensors[t].kind == "node" and _is_discrete(index.tensors[t])

@@ -2,7 +2,7 @@
 
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -10,6 +10,7 @@ import msgspec
 from narrowdown.engines import options
 from narrowdown.engines.asking import Count
 from narrowdown.engines.nearest import suggestion
+from narrowdown.engines.reach import reach
 from narrowdown.engines.steps.base import RETIRED, StepSpec
 from narrowdown.engines.steps.registry import BROKEN, STEPS
 from narrowdown.wizard import BY_VERDICT
@@ -330,7 +331,7 @@ class _Checker:
                 n: [*ts, *([flow.nodes[n].limit] if flow.nodes[n].limit in flow.ends else [])]
                 for n, ts in edges.items()
             }
-            reached = _reach(flow.start, bounded)
+            reached = reach([flow.start], lambda n: bounded.get(n, ()))
             for kind, names in (("nodes", flow.nodes), ("ends", flow.ends)):
                 for name in names:
                     if name not in reached:
@@ -339,10 +340,10 @@ class _Checker:
                             f"no route from '{flow.start}' reaches {what} '{name}'.", "", kind, name
                         )
         for name, node in flow.nodes.items():
-            reached = _reach(name, edges)
+            reached = reach(edges[name], lambda n: edges.get(n, ()))
             if node.answers and flow.ends and not reached & set(flow.ends):
                 yield self._key(f"no route from '{name}' reaches an end.", "", "nodes", name)
-            if name in _reach(name, edges, start_too=False) and not node.limit:
+            if name in reached and not node.limit:
                 yield self._key(
                     f"'{name}' can be entered again and names no limit.",
                     "Say max_visits, and with limit the end that is reached after them.",
@@ -407,14 +408,3 @@ def _identifier(name: str) -> bool:
 
 def _sentence(text: str) -> str:
     return text[:1].lower() + text[1:] if text[:2].istitle() else text
-
-
-def _reach(start: str, edges: Mapping[str, Iterable[str]], *, start_too: bool = True) -> set[str]:
-    found = {start} if start_too else set()
-    todo = [start]
-    while todo:
-        for target in edges.get(todo.pop(), ()):
-            if target not in found:
-                found.add(target)
-                todo.append(target)
-    return found

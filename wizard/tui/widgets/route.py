@@ -1,11 +1,12 @@
 """The route so far, down the left side; and the same as one crumb line where there is no room for a
 side."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len
 from textual.content import Content
 
+from narrowdown.engines.reach import reach
 from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.session.state import Visit
@@ -17,17 +18,13 @@ from narrowdown.wizard.tui.widgets.lines import Lines
 
 def ahead(flow: Flow, visited: Sequence[str], here: str) -> list[str]:
     """Nodes that may still come: reachable from ``here``, not visited yet, in the flow's order."""
-    reachable: set[str] = set()
-    frontier = [here]
-    while frontier:
-        node = flow.nodes.get(frontier.pop())
-        for answer in node.answers.values() if node else ():
-            if answer.goto in flow.nodes and answer.goto not in reachable:
-                reachable.add(answer.goto)
-                frontier.append(answer.goto)
-    return [
-        name for name in flow.nodes if name in reachable and name not in visited and name != here
-    ]
+
+    def lead(name: str) -> Iterable[str]:
+        answers = flow.nodes[name].answers if name in flow.nodes else {}
+        return (answer.goto for answer in answers.values())
+
+    later = reach([here], lead).difference([*visited, here])
+    return [name for name in flow.nodes if name in later]
 
 
 class Route(Lines[tuple[Flow, tuple[Visit, ...], str, str]]):
