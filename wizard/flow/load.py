@@ -159,11 +159,14 @@ def load(path_or_name: str | Path) -> Loaded:
     """A flow by name, ours or another package's, or a file by path. Raises FlowProblem."""
     name = str(path_or_name)
     if isinstance(path_or_name, str) and "/" not in name and not name.endswith((".yaml", ".yml")):
-        others = brought() if name not in shipped() else {}
-        known = (*shipped(), *others)
+        if name in shipped():
+            text = (files("narrowdown.flows") / f"{name}.yaml").read_text(encoding="utf-8")
+            return parse(text, f"{name}.yaml")
+        others = brought()
         if name in others:
             return parse(_text(others[name], name, "flow"), str(others[name]))
-        if name not in known and not Path(name).is_file():
+        if not Path(name).is_file():
+            known = (*shipped(), *others)
             raise FlowProblem(
                 name,
                 0,
@@ -172,11 +175,6 @@ def load(path_or_name: str | Path) -> Loaded:
                 if Path(name).is_dir()
                 else f"no flow of this name is installed, and no file has it. Known: {', '.join(known)}.",
                 suggestion(name, known),
-            )
-        if name in known:
-            return parse(
-                (files("narrowdown.flows") / f"{name}.yaml").read_text(encoding="utf-8"),
-                f"{name}.yaml",
             )
     path = Path(path_or_name).expanduser()
     return parse(_text(path, name, "flow"), name)
