@@ -573,6 +573,13 @@ def in_all_records(at: Bench, kind: str) -> None:
     )
 
 
+def in_a_loop(at: Bench, kind: str) -> None:
+    """Of a session whose inputs are sequences: what is opened to make their steps."""
+    inside(at, kind)
+    loop = {"carry": ["*:*"], "carry_token": ["y:x=argmax"], "steps": 2, "force": "free"}
+    edit(at, lambda problem: problem.update(loop))
+
+
 def at_home(at: Bench, kind: str) -> None:
     """A file of the victim's own, which is no script: what is loaded of it, or written over."""
     if kind in ("data loader script", "postprocess script", "score script"):
@@ -704,6 +711,7 @@ WAYS: dict[str, Callable[[Bench, str], tuple[str, ...] | None]] = {
     "modules beside the journal": modules_beside_the_journal,
     "agreed to where one stands": where_one_stands,
     "a file of the home": at_home,
+    "in a loop": in_a_loop,
     "by ~": by_tilde,
     "by $HOME": by_variable,
 }

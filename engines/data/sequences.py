@@ -54,12 +54,13 @@ def resolve(probe: LoadInputs, inputs: Collection[str], outputs: Collection[str]
 
 
 def _match(pattern: str, inputs: Collection[str], outputs: Collection[str]) -> dict[str, str]:
-    # Names may hold colons themselves: the pattern is split where both sides are known.
+    # Names may hold colons themselves: the pattern is split where both sides are known. Of several *
+    # each would be tried with each text.
     for at in (m.start() for m in re.finditer(":", pattern)):
-        left, right = pattern[:at], pattern[at + 1 :]
-        found = re.compile("(.+)".join(map(re.escape, left.split("*"))))
-        texts = {name: m.groups() for name in outputs if (m := found.fullmatch(name))}
-        pairs = {right.replace("*", "".join(text[:1])): name for name, text in texts.items()}
+        (head, star, tail), right = pattern[:at].partition("*"), pattern[at + 1 :]
+        found = re.compile(f"{re.escape(head)}{'(.+)' if star else '()'}{re.escape(tail)}")
+        texts = {name: m[1] for name in outputs if (m := found.fullmatch(name))}
+        pairs = {right.replace("*", text): name for name, text in texts.items()}
         if pairs and all(name in inputs for name in pairs):
             return pairs
     raise InputProblem(
