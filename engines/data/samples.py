@@ -230,7 +230,8 @@ class _Loading:
         self.dims = {name: wanted.dims for name, wanted in self.wanted.items()}
         names = [self.index.tensors[t].name for t in self.index.outputs]
         self.loop = sequences.resolve(probe, self.wanted, names)
-        self.fit = self._fit_sequence if self.loop.inputs else self._fit_feed
+        self.carried = self.loop.carry or self._list_caches(names)
+        self.fit = self._fit_sequence if self.loop.inputs else self._fit_step
         self.batch = batch_dimension(model) if probe.batch and not self.loop.inputs else "none"
         self.kept: dict[
             str, Array
@@ -266,7 +267,7 @@ class _Loading:
         )
         codes = find_codes(self.model)
         # Of what a loop makes by itself nothing was guessed.
-        made = tuple(f"'{n}'" for n in (*self.loop.carry, *self._followers))
+        made = tuple(f"'{n}'" for n in (*self.carried, *self._followers))
         return {
             "inputs": digest,
             "samples": [msgspec.to_builtins(f.info) for f in feeds],
@@ -293,6 +294,15 @@ class _Loading:
             for each in (self.index.inputs, self.index.outputs)
         )
         return [] if self.loop.inputs else sequences.suggest(*ends)
+
+    def _list_caches(self, outputs: Sequence[str]) -> dict[str, str]:
+        """Of what names and shapes suggest those that grow, which are empty in the first step."""
+        patterns = tuple(p for option, p in self._suggest_loop() if option == "carry")
+        asked = msgspec.structs.replace(self.probe, carry=patterns)
+        pairs = sequences.resolve(asked, self.wanted, outputs).carry
+        return {
+            n: o for n, o in pairs.items() if 0 in sequences.first_shape(self.dims[n] or (), {})
+        }
 
     def _find_half_type(self) -> str:
         """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
@@ -421,9 +431,9 @@ class _Loading:
 
     @functools.cached_property
     def _followers(self) -> dict[str, str]:
-        """Positions and masks of a loop, by what they are: they go on where a carried tensor
+        """Positions and masks beside what is carried, by what they are: they go on where that
         grows."""
-        wanted = self.wanted.items() if self.loop.inputs else ()
+        wanted = self.wanted.items() if self.carried or self.loop.inputs else ()
         kinds = {name: self._guess_role(w.tensor).kind for name, w in wanted}
         return {n: kind for n, kind in kinds.items() if kind in ("positions", "mask")}
 
@@ -443,6 +453,10 @@ class _Loading:
             for name, value in fitted[0].items()
         }
 
+    def _fit_step(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
+        """A single step, with an empty cache where none is given."""
+        return self._fit_feed(self._add_states(dict(arrays)), source)
+
     def _add_states(self, step: dict[str, Array]) -> dict[str, Array]:
         """The first step with zeros for each carried input that it lacks, and with positions and
         masks for all that it holds."""
@@ -453,14 +467,15 @@ class _Loading:
             if isinstance(d, str) and d
         }
         past = 0
-        for name in self.loop.carry:
+        for name in self.carried:
             dims = self.dims[name] or ()
             shape = self.probe.shapes.get(name) or sequences.first_shape(dims, known)
             if name not in step:
                 step[name] = np.zeros(shape, np_dtype(self.wanted[name].tensor.dtype))
             grows = [n for n, first in zip(step[name].shape, shape, strict=False) if not first]
             past = max(past, *grows, 0)
-        ids = next((a for a in step.values() if a.dtype.kind in "iu" and a.ndim > 1), None)
+        given = (a for name, a in step.items() if name not in self._followers)
+        ids = next((a for a in given if a.dtype.kind in "iu" and a.ndim > 1), None)
         for name, kind in self._followers.items():
             if name not in step and ids is not None:
                 length, dtype = ids.shape[-1], np_dtype(self.wanted[name].tensor.dtype)
@@ -476,22 +491,21 @@ class _Loading:
         self, shapes: Mapping[str, tuple[int, ...]], seed: int | None = None
     ) -> dict[str, Array]:
         """A made-up feed, or sequence: other values for each step, the first state zeros."""
-        if not self.loop.inputs:
-            return self._draw_feed(shapes, seed)
         seed = self.probe.seed if seed is None else seed
-        made_first = {*self.loop.inputs, *self._followers}  # of which the shapes are another step's
-        fed = {n: shape for n, shape in shapes.items() if n not in made_first}
+        later = {*self.carried, *self._followers}  # of which the shapes are another step's
+        fed = {n: s for n, s in shapes.items() if n not in later and n not in self.loop.tokens}
         drawn = [
             # Far from the seeds of other sequences.
-            self._draw_feed(fed, seed + 1_000_003 * step)
-            for step in range(self.probe.steps or sequences.USUAL)
+            {n: a for n, a in self._draw_feed(fed, seed + 1_000_003 * k).items() if n not in later}
+            for k in range((self.probe.steps or sequences.USUAL) if self.loop.inputs else 1)
         ]
+        if not self.loop.inputs:
+            return self._add_states(drawn[0])
         made = {
             name: value
             if name in self.loop.tokens or name in self.kept
             else np.stack([step[name] for step in drawn])
             for name, value in drawn[0].items()
-            if name not in self.loop.carry and name not in self._followers
         }
         return {**self._add_states(sequences.take_step(made, self.dims, 0)), **made}
 

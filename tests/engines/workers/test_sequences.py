@@ -194,8 +194,8 @@ def decoder(path):
         helper.make_node("Gather", ["emb", "ids"], ["e"]),
         helper.make_node("Gather", ["pos", "position_ids"], ["p"]),
         helper.make_node("Add", ["e", "p"], ["x"]),
-        helper.make_node("Concat", ["past", "x"], ["present"], axis=1),
-        helper.make_node("ReduceMean", ["present"], ["m"], axes=[1], keepdims=1),
+        helper.make_node("Concat", ["past_kv", "x"], ["present_kv"], axis=1),
+        helper.make_node("ReduceMean", ["present_kv"], ["m"], axes=[1], keepdims=1),
         helper.make_node("Add", ["x", "m"], ["h"]),
         helper.make_node("MatMul", ["h", "lm"], ["logits"]),
     ]
@@ -209,11 +209,11 @@ def decoder(path):
         [
             info("ids", TensorProto.INT64, "batch", "seq"),
             info("position_ids", TensorProto.INT64, "batch", "seq"),
-            info("past", TensorProto.FLOAT, "batch", "past_len", 8),
+            info("past_kv", TensorProto.FLOAT, "batch", "past_len", 8),
         ],
         [
             info("logits", TensorProto.FLOAT, "batch", "seq", 16),
-            info("present", TensorProto.FLOAT, "batch", "total", 8),
+            info("present_kv", TensorProto.FLOAT, "batch", "total", 8),
         ],
         [numpy_helper.from_array(v.astype(np.float32), n) for n, v in weights.items()],
     )
@@ -228,14 +228,14 @@ def test_the_tokens_of_a_growing_cache_are_those_that_a_plain_loop_chooses(tmp_p
     model = decoder(tmp_path / "m.onnx")
     made = Looped(
         tmp_path / "s", model, (str(tmp_path / "in.npz"),),
-        carry=("present:past",), carry_token=("logits:ids=argmax",), steps=12,
+        carry=("present_kv:past_kv",), carry_token=("logits:ids=argmax",), steps=12,
     )  # fmt: skip
-    assert made.samples[0].shapes["past"] == (1, 3 + 10, 8)
+    assert made.samples[0].shapes["past_kv"] == (1, 3 + 10, 8)
     session = ort.InferenceSession(str(model))
     ids, past, chosen = np.array([[3, 1, 4]]), np.zeros((1, 0, 8), np.float32), []
     for _ in range(12):
         at = np.arange(past.shape[1], past.shape[1] + ids.shape[1])[None]
-        logits, past = session.run(None, {"ids": ids, "position_ids": at, "past": past})
+        logits, past = session.run(None, {"ids": ids, "position_ids": at, "past_kv": past})
         ids = logits[:, -1].argmax(-1)[:, None]
         chosen.append(int(ids[0, 0]))
     inputs = made.made.facts["inputs"]
@@ -245,3 +245,12 @@ def test_the_tokens_of_a_growing_cache_are_those_that_a_plain_loop_chooses(tmp_p
     m = made.measure(curve=True)
     rows = draw_curve(read_steps(m, "real:0"), (), made.samples[0], Criterion(tolerance=0.05))
     assert all(row.answer and row.answer.kl < 1e-2 and row.answer.perplexity for row in rows)
+
+
+def test_a_cache_that_nobody_gives_is_empty(tmp_path) -> None:
+    np.savez(tmp_path / "in.npz", ids=np.array([[3, 1, 4]], np.int64))
+    made = Looped(tmp_path / "s", decoder(tmp_path / "m.onnx"), (str(tmp_path / "in.npz"),))
+    for sample in ("real:0", "random:0"):
+        fed = load_feed(made.store, made.made.facts["inputs"], sample)
+        assert fed["past_kv"].shape == (1, 0, 8)
+        assert fed["position_ids"].tolist() == [[0, 1, 2]]
