@@ -217,8 +217,8 @@ async def frames_of(folder: Path) -> list[Frame]:
 
     from narrowdown.wizard.tui import client, keys
     from narrowdown.wizard.tui.app import Narrowdown
-    from narrowdown.wizard.tui.glyphs import UNICODE
     from narrowdown.wizard.tui.library import Sessions
+    from narrowdown.wizard.tui.literal import UNICODE
 
     session = Replayed(folder)
 

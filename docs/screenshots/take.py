@@ -35,8 +35,8 @@ async def take(folder: Path) -> None:
     from narrowdown.wizard import demo
     from narrowdown.wizard.tui import keys
     from narrowdown.wizard.tui.app import Narrowdown
-    from narrowdown.wizard.tui.glyphs import UNICODE
     from narrowdown.wizard.tui.library import Sessions
+    from narrowdown.wizard.tui.literal import UNICODE
 
     library = Sessions()
     found = demo.problem("shapes", PLACE)

@@ -6,7 +6,7 @@ jobs. Given the same answers they ask the same questions in the same order: resu
 again with the answers known.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from enum import IntEnum
 from typing import Annotated, Literal, TypeAlias, TypeVar, overload
 
@@ -296,3 +296,6 @@ def unknown(why: str, detail: str = "") -> Answer:
     """An answer that cost nothing and says nothing."""
     measured = msgspec.structs.replace(NOTHING, message=detail)
     return Answer("unknown", why, detail, measured=measured)
+
+
+Ask: TypeAlias = Callable[[Question], Sub[Answer]]

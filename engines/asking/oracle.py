@@ -11,9 +11,8 @@ from functools import partial
 
 import msgspec
 
-from narrowdown.engines.asking import Answer, Fed, Note, Question, StepContext, Sub
+from narrowdown.engines.asking import Answer, Ask, Fed, Note, Question, StepContext, Sub
 from narrowdown.engines.asking.inquiry import Inquiry, open_inquiry
-from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.checker import ask_checker
 from narrowdown.engines.asking.layers.engine import ask_engine
 from narrowdown.engines.asking.layers.intermittent import build_afresh, run_repeatedly

@@ -10,8 +10,8 @@ import pytest
 
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.glyphs import UNICODE
 from narrowdown.wizard.tui.library import Sessions
+from narrowdown.wizard.tui.literal import UNICODE
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.widgets.finish import Todos
 

@@ -36,11 +36,10 @@ from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.runner import requests
 from narrowdown.wizard.runner.client import Client
 from narrowdown.wizard.runner.requests import Request
-from narrowdown.wizard.tui import glyphs, keys, themes
+from narrowdown.wizard.tui import keys, literal, themes
 from narrowdown.wizard.tui.client import SceneChanged, Watcher, bundle
 from narrowdown.wizard.tui.foreground import Driver, Foreground
 from narrowdown.wizard.tui.library import Sessions
-from narrowdown.wizard.tui.literal import clean
 from narrowdown.wizard.tui.palette import Actions
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.finish import FinishScreen
@@ -116,13 +115,13 @@ class Narrowdown(InTurn[int]):
         *,
         folder: Path | None = None,
         setup: Problem | None = None,
-        glyph_set: glyphs.Glyphs | None = None,
+        glyph_set: literal.Glyphs | None = None,
         keymap: keys.Keymap | None = None,
         welcome: str = "",
     ) -> None:
         super().__init__()
         self.library = library
-        self.glyphs = glyph_set or glyphs.choose()
+        self.glyphs = glyph_set or literal.choose_glyphs()
         self.scene: Scene | None = None
         self.watchers: dict[
             Path, Watcher
@@ -145,9 +144,9 @@ class Narrowdown(InTurn[int]):
             self._filters = [f for f in self._filters if not isinstance(f, Monochrome)] + [
                 themes.NoColour(cursor)
             ]
-        self.set_class(self.glyphs is glyphs.ASCII, "-ascii-glyphs")
-        self.use_command_palette = self.glyphs is not glyphs.ASCII  # Textual draws it in Unicode
-        ScrollBar.renderer = AsciiScrollBar if self.glyphs is glyphs.ASCII else ScrollBarRender
+        self.set_class(self.glyphs is literal.ASCII, "-ascii-glyphs")
+        self.use_command_palette = self.glyphs is not literal.ASCII  # Textual draws it in Unicode
+        ScrollBar.renderer = AsciiScrollBar if self.glyphs is literal.ASCII else ScrollBarRender
 
     # Start
 
@@ -498,7 +497,7 @@ class Narrowdown(InTurn[int]):
     def say(self, text: str, *, warning: bool = False) -> None:
         """A short notice; literal."""
         self.notify(
-            clean(text),
+            literal.clean(text),
             severity="warning" if warning else "information",
             markup=False,
             timeout=8 if warning else 4,
@@ -510,7 +509,7 @@ class Narrowdown(InTurn[int]):
 
     def copy_command(self, command: str, folder: Path) -> str:
         """To the clipboard and to a file; says both, as many terminals drop the first."""
-        command = clean(command, lines=True)
+        command = literal.clean(command, lines=True)
         self.copy_to_clipboard(command)
         target = folder / "last-command.txt"
         try:

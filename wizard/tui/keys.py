@@ -15,7 +15,7 @@ from textual.screen import Screen
 
 from narrowdown.engines.nearest import suggestion
 from narrowdown.wizard import config
-from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.literal import Glyphs
 
 
 class Action(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from narrowdown.wizard.flow.model import Flow, targets, title
 from narrowdown.wizard.report.probe_words import WORDS
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui.board import Row
-from narrowdown.wizard.tui.glyphs import Glyphs
+from narrowdown.wizard.tui.literal import Glyphs
 from narrowdown.wizard.tui.scene import Scene, answer_text, chosen_freely, offered
 from narrowdown.wizard.words import count, duration
 

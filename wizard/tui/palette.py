@@ -8,7 +8,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from narrowdown.wizard.tui import keys
-from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.literal import UNICODE
 from narrowdown.wizard.tui.widgets.lines import draw_keys
 
 ASIDE = frozenset({"go", "answer", "open", "close", "scroll_up", "scroll_down", "interrupt"})

@@ -1,9 +1,8 @@
 """The user's own program in place of the comparison: it is handed the part, and its exit code and
 what it prints decide."""
 
-from narrowdown.engines.asking import Answer, Question, Sub, asked, unknown
+from narrowdown.engines.asking import Answer, Ask, Question, Sub, asked, unknown
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.asking.layers.engine import read
 from narrowdown.engines.probe import Check
 

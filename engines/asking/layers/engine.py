@@ -2,9 +2,8 @@
 
 import msgspec
 
-from narrowdown.engines.asking import Answer, Fed, Question, Sub, asked
+from narrowdown.engines.asking import Answer, Ask, Fed, Question, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry
-from narrowdown.engines.asking.layers import Ask
 from narrowdown.engines.compare.judge import (
     SHARE,
     Signature,

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from narrowdown.engines.asking import PASSES, Answer, Question, Sub
-from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking import PASSES, Answer, Ask, Question, Sub
 
 
 def run_repeatedly(inner: Ask, runs: int) -> Ask:

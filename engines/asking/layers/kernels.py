@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from narrowdown.engines.asking import Answer, Question, Sub
-from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking import Answer, Ask, Question, Sub
 
 
 def choose_kernels(inner: Ask) -> Ask:

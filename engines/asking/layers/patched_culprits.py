@@ -5,8 +5,7 @@ from collections.abc import Collection, Iterable
 
 import msgspec
 
-from narrowdown.engines.asking import Answer, NodeIds, Question, Sub
-from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking import Answer, Ask, NodeIds, Question, Sub
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import GraphIndex, ranges
 

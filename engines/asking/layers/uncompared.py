@@ -2,8 +2,7 @@
 
 import msgspec
 
-from narrowdown.engines.asking import PASSES, Answer, Question, Sub, unknown
-from narrowdown.engines.asking.layers import Ask
+from narrowdown.engines.asking import PASSES, Answer, Ask, Question, Sub, unknown
 
 
 def compare_nothing(inner: Ask) -> Ask:

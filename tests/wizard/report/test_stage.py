@@ -29,7 +29,7 @@ from narrowdown.wizard.session.events import (
     StepStarted,
 )
 from narrowdown.wizard.session.state import State, fold
-from narrowdown.wizard.tui.glyphs import ASCII
+from narrowdown.wizard.tui.literal import ASCII
 from narrowdown.wizard.tui.widgets.route import Route
 
 NODE = "here"

@@ -25,7 +25,7 @@ from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.standing import stand
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
+from narrowdown.wizard.tui.literal import UNICODE, Glyphs
 
 START = 1_700_000_000.0
 

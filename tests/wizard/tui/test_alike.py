@@ -21,11 +21,10 @@ from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Board
 from narrowdown.wizard.tui.client import Watcher, bundle
 from narrowdown.wizard.tui.ending import list_todo, report
-from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.literal import UNICODE
 from narrowdown.wizard.tui.sight import Sight
-from narrowdown.wizard.tui.widgets.evidence import drop_said, facts
+from narrowdown.wizard.tui.widgets.evidence import drop_said, facts, surroundings
 from narrowdown.wizard.tui.widgets.finish import ReportText
-from narrowdown.wizard.tui.widgets.gallery import surroundings
 
 from . import golden, scripted as s
 from .scripted import (

@@ -183,7 +183,7 @@ def test_no_sentence_begins_with_a_key() -> None:
 
 
 def test_a_key_in_a_sentence_is_drawn_as_a_key() -> None:
-    from narrowdown.wizard.tui.glyphs import UNICODE
+    from narrowdown.wizard.tui.literal import UNICODE
     from narrowdown.wizard.tui.widgets.lines import wrap
 
     for name in keys.BY_ID:

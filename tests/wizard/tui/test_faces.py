@@ -9,7 +9,7 @@ import pytest
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.glyphs import ASCII
+from narrowdown.wizard.tui.literal import ASCII
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.answers import Answers
 

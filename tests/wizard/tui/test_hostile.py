@@ -34,9 +34,8 @@ from narrowdown.wizard.session.events import Offered, QuestionAsked
 from narrowdown.wizard.session.state import State, Visit
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Hunt, Row
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
 from narrowdown.wizard.tui.guide import CardWords
-from narrowdown.wizard.tui.literal import clean, elide, fit, literal, row
+from narrowdown.wizard.tui.literal import ASCII, UNICODE, clean, elide, fit, literal, row
 from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.screens.overlays import (
     Choose,
@@ -59,9 +58,8 @@ from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.troubles import Trouble
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.bottom import Bottom, Key
-from narrowdown.wizard.tui.widgets.evidence import Evidence, Seen, profile
+from narrowdown.wizard.tui.widgets.evidence import Evidence, Gallery, Seen, Surroundings, profile
 from narrowdown.wizard.tui.widgets.finish import Banner, ReportText, Todos
-from narrowdown.wizard.tui.widgets.gallery import Gallery, Surroundings
 from narrowdown.wizard.tui.widgets.lines import Lines, Panel, Text, pairs, paragraphs, wrap
 from narrowdown.wizard.tui.widgets.route import Crumb, Route, crumb
 from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles

@@ -12,7 +12,7 @@ from textual.dom import DOMNode
 from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
+from narrowdown.wizard.tui.literal import ASCII, UNICODE
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import CommandsCard, LogCard, PlainCard, Reading
 from narrowdown.wizard.tui.screens.sessions import SessionsScreen

@@ -28,7 +28,7 @@ from narrowdown.wizard.tui import checks, themes
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Board, Hunt, Row
 from narrowdown.wizard.tui.client import bundle, latest_log
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, choose
+from narrowdown.wizard.tui.literal import ASCII, UNICODE, choose_glyphs
 from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.widgets.answers import Answers
 from narrowdown.wizard.tui.widgets.lines import pairs, wrap
@@ -56,23 +56,26 @@ def test_the_terminal_ui_loads_no_engine() -> None:
 
 
 def test_glyphs_and_theme_follow_the_environment() -> None:
-    assert choose({"NARROWDOWN_ASCII": "1"}, "utf-8") is ASCII
-    assert choose({}, "ISO-8859-1") is ASCII
-    assert choose({"NARROWDOWN_ASCII": "0"}, "UTF-8") is UNICODE
-    assert choose({"LC_ALL": "C"}, "utf-8") is ASCII
-    assert choose({"LANG": "POSIX", "TERM": "xterm"}, "utf-8") is ASCII
-    assert choose({"LANG": "C", "LC_ALL": "C.UTF-8"}, "utf-8") is UNICODE
-    assert choose({"TERM": "vt220", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
-    assert choose({"TERM": "linux", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
-    assert choose({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, "utf-8") is UNICODE
-    assert choose({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8") is ASCII, (
+    assert choose_glyphs({"NARROWDOWN_ASCII": "1"}, "utf-8") is ASCII
+    assert choose_glyphs({}, "ISO-8859-1") is ASCII
+    assert choose_glyphs({"NARROWDOWN_ASCII": "0"}, "UTF-8") is UNICODE
+    assert choose_glyphs({"LC_ALL": "C"}, "utf-8") is ASCII
+    assert choose_glyphs({"LANG": "POSIX", "TERM": "xterm"}, "utf-8") is ASCII
+    assert choose_glyphs({"LANG": "C", "LC_ALL": "C.UTF-8"}, "utf-8") is UNICODE
+    assert choose_glyphs({"TERM": "vt220", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
+    assert choose_glyphs({"TERM": "linux", "LANG": "de_DE.UTF-8"}, "utf-8") is ASCII
+    assert choose_glyphs({"LANG": "C", "LC_CTYPE": "de_DE.UTF-8"}, "utf-8") is UNICODE
+    assert choose_glyphs({"LANG": "C", "LC_CTYPE": "C.UTF-8"}, "utf-8") is ASCII, (
         "Python itself has set the latter"
     )
-    assert choose({"LC_CTYPE": "C.UTF-8"}, "utf-8") is UNICODE
-    assert choose({"LC_CTYPE": "C.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is ASCII, (
-        "tmux knows no UTF-8 here"
+    assert choose_glyphs({"LC_CTYPE": "C.UTF-8"}, "utf-8") is UNICODE
+    assert (
+        choose_glyphs({"LC_CTYPE": "C.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is ASCII
+    ), "tmux knows no UTF-8 here"
+    assert (
+        choose_glyphs({"LANG": "en_US.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8")
+        is UNICODE
     )
-    assert choose({"LANG": "en_US.UTF-8", "TMUX": "/tmp/tmux-0/default,1,0"}, "utf-8") is UNICODE
     assert all(str(value).isascii() for value in msgspec.structs.asdict(ASCII).values())
     assert themes.default({"NARROWDOWN_THEME": "light"}) == "narrowdown-light"
     assert themes.default({"TERM": "xterm"}) == "narrowdown-ansi"

@@ -11,7 +11,7 @@ from narrowdown.wizard.report import pictures, vicinity
 from narrowdown.wizard.report.pictures import STEPS, Profile
 from narrowdown.wizard.report.strip import Strip
 from narrowdown.wizard.report.vicinity import Spot, Vicinity
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs
+from narrowdown.wizard.tui.literal import ASCII, UNICODE, Glyphs
 
 from .test_hostile import harmless, names
 

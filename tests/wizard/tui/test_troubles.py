@@ -13,7 +13,7 @@ from narrowdown.wizard.session import events as e
 from narrowdown.wizard.tui.app import Narrowdown
 from narrowdown.wizard.tui.board import Board
 from narrowdown.wizard.tui.client import Watcher
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE
+from narrowdown.wizard.tui.literal import ASCII, UNICODE
 from narrowdown.wizard.tui.scene import Scene, Work
 from narrowdown.wizard.tui.screens.overlays import PlainCard
 from narrowdown.wizard.tui.troubles import TITLES, Trouble, guess, troubles

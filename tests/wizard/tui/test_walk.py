@@ -15,7 +15,7 @@ from narrowdown.wizard.session.folder import Summary
 from narrowdown.wizard.session.state import Visit
 from narrowdown.wizard.tui import keys
 from narrowdown.wizard.tui.app import Narrowdown
-from narrowdown.wizard.tui.glyphs import UNICODE
+from narrowdown.wizard.tui.literal import UNICODE
 from narrowdown.wizard.tui.screens.finish import FinishScreen
 from narrowdown.wizard.tui.screens.overlays import (
     Card,

@@ -23,9 +23,8 @@ from narrowdown.wizard.tui.ending import (
 )
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
-from narrowdown.wizard.tui.widgets.evidence import Evidence, see
+from narrowdown.wizard.tui.widgets.evidence import Evidence, Surroundings, see
 from narrowdown.wizard.tui.widgets.finish import Banner, ReportText, Todos
-from narrowdown.wizard.tui.widgets.gallery import Surroundings
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Route
 

@@ -32,7 +32,7 @@ from narrowdown.wizard.tui.screens.overlays import (
 )
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.bottom import Bottom
-from narrowdown.wizard.tui.widgets.gallery import Gallery
+from narrowdown.wizard.tui.widgets.evidence import Gallery
 from narrowdown.wizard.tui.widgets.lines import Lines, Panel
 from narrowdown.wizard.words import duration
 

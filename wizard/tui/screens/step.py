@@ -22,8 +22,7 @@ from narrowdown.wizard.tui.screens.overlays import Choice, Field, Fields
 from narrowdown.wizard.tui.screens.session import COMMON, FIRST, HIDDEN, SessionScreen
 from narrowdown.wizard.tui.troubles import troubles
 from narrowdown.wizard.tui.widgets.answers import Answers
-from narrowdown.wizard.tui.widgets.evidence import Evidence, drop_said, see
-from narrowdown.wizard.tui.widgets.gallery import Surroundings
+from narrowdown.wizard.tui.widgets.evidence import Evidence, Surroundings, drop_said, see
 from narrowdown.wizard.tui.widgets.lines import Panel, Text
 from narrowdown.wizard.tui.widgets.route import Crumb, Route
 from narrowdown.wizard.tui.widgets.trouble import ORDER, Troubles

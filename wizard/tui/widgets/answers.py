@@ -15,8 +15,7 @@ from textual.widgets.option_list import Option
 from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.session.events import Offered
 from narrowdown.wizard.tui import keys
-from narrowdown.wizard.tui.glyphs import UNICODE, Glyphs
-from narrowdown.wizard.tui.literal import literal, row, wrap_words
+from narrowdown.wizard.tui.literal import UNICODE, Glyphs, literal, row, wrap_words
 
 
 class Answers(OptionList, inherit_bindings=False):

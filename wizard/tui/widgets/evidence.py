@@ -1,5 +1,6 @@
 """What a step measured: the flow's evidence fields with their labels; the field ``profile`` is
-drawn as error by depth."""
+drawn as error by depth. And every picture of a session, each under its heading: for the pictures'
+card and the last screen."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,11 +11,13 @@ from textual.content import Content
 
 from narrowdown.wizard.facts import label, say_fact, show_value
 from narrowdown.wizard.report import pictures
-from narrowdown.wizard.tui.glyphs import Glyphs
-from narrowdown.wizard.tui.literal import elide, paint
+from narrowdown.wizard.report.culprit_groups import groups
+from narrowdown.wizard.report.vicinity import Vicinity
+from narrowdown.wizard.tui.literal import Glyphs, elide, paint, row
 from narrowdown.wizard.tui.scene import Scene
 from narrowdown.wizard.tui.sight import Sight
 from narrowdown.wizard.tui.widgets.lines import Lines, pairs, wrap
+from narrowdown.wizard.words import count
 
 # So many of so many: one line, not two.
 _OF: Mapping[str, str] = {
@@ -152,3 +155,50 @@ def profile(width: int, glyphs: Glyphs, seen: Seen) -> list[Content]:
     marks = [(sight.here, "the suspect")] if sight.here >= 0 else []
     drawn = pictures.Profile(sight.logs, seen.tolerance, seen.metric, marks, sight.along)
     return paint(pictures.depth(drawn, width, glyphs, seen.height))
+
+
+class Gallery(Lines[Scene]):
+    """What can be drawn of a session so far; a sentence where that is nothing."""
+
+    def rows(self, told: Scene, width: int) -> list[Content]:
+        drawn = [
+            ("Around the suspect", surroundings(told.sight.places, width, self.glyphs)),
+            ("Errors", profile(width, self.glyphs, see(told, height=8))),
+            (
+                "The model, first node to last",
+                paint(pictures.strip(told.hunt.strip, (), width, self.glyphs)),
+            ),
+        ]
+        rows: list[Content] = []
+        for heading, picture in drawn:
+            if picture:
+                rows += [
+                    *([Content()] if rows else []),
+                    row([(heading, "bold $recommended")]),
+                    *picture,
+                ]
+        return rows or wrap("Nothing has been measured yet that could be drawn.", width)
+
+
+class Surroundings(Lines[tuple[Vicinity, ...]]):
+    """The neighbourhood of each suspect; of those that look the same, the first. It takes no room
+    where there is none."""
+
+    def rows(self, told: tuple[Vicinity, ...], width: int) -> list[Content]:
+        return surroundings(told, width, self.glyphs)
+
+
+def surroundings(places: Sequence[Vicinity], width: int, glyphs: Glyphs) -> list[Content]:
+    """One drawing each; places alike are drawn once and counted."""
+    rows: list[Content] = []
+    for first, *like in groups(
+        tuple((spot.op, spot.suspect, spot.reads) for spot in place.spots) for place in places
+    ):
+        rows += [
+            *([Content()] if rows else []),
+            *paint(pictures.graph(places[first], width, glyphs)),
+        ]
+        if like:
+            looks = "look" if len(like) > 1 else "looks"
+            rows += wrap(f"{count(len(like), 'more place')} {looks} the same", width, "$quiet")
+    return rows

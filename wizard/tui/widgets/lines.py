@@ -12,9 +12,16 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.widget import Widget
 
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, Glyphs, in_ascii
 from narrowdown.wizard.tui.keys import IN_TEXT
-from narrowdown.wizard.tui.literal import clean, literal, wrap_words
+from narrowdown.wizard.tui.literal import (
+    ASCII,
+    UNICODE,
+    Glyphs,
+    clean,
+    in_ascii,
+    literal,
+    wrap_words,
+)
 
 ToldT = TypeVar("ToldT")
 TERM = re.compile(r"‹[^›\n]{1,60}›")  # a word that ``t`` explains

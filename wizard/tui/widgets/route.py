@@ -10,8 +10,7 @@ from narrowdown.engines.reach import reach
 from narrowdown.wizard.flow.model import Flow, title
 from narrowdown.wizard.report.stage import UNMEASURED, stage
 from narrowdown.wizard.session.state import Visit
-from narrowdown.wizard.tui.glyphs import Glyphs
-from narrowdown.wizard.tui.literal import elide, row
+from narrowdown.wizard.tui.literal import Glyphs, elide, row
 from narrowdown.wizard.tui.scene import answer_text, chosen_freely
 from narrowdown.wizard.tui.widgets.lines import Lines
 

@@ -10,8 +10,7 @@ from textual.content import Content
 from textual.widgets import Log, Static
 
 from narrowdown.wizard.tui import keys
-from narrowdown.wizard.tui.glyphs import ASCII, UNICODE, in_ascii
-from narrowdown.wizard.tui.literal import clean, literal
+from narrowdown.wizard.tui.literal import ASCII, UNICODE, clean, in_ascii, literal
 from narrowdown.wizard.tui.screens.overlays.card import Card
 from narrowdown.wizard.tui.widgets.lines import Lines, Text, pairs, wrap
 
