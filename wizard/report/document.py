@@ -1,5 +1,6 @@
 """What a report says, as plain data: the same facts become JSON, Markdown and HTML."""
 
+from collections.abc import Hashable, Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from narrowdown.engines.compare.loops import CurveRow
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.declaration import Recipe
-from narrowdown.engines.findings import Lookalike
+from narrowdown.engines.findings import Culprit as Found, Lookalike
 from narrowdown.engines.search.ranking import LayerRow
 from narrowdown.engines.steps.rewrite import RewriteRow
 from narrowdown.engines.steps.score import ScoreRow
@@ -248,3 +249,23 @@ def _bounded(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_bounded(inner) for inner in value]
     return bounded(elide(value, 4 * LONGEST)) if isinstance(value, str) else value
+
+
+def groups(kinds: Iterable[Hashable]) -> list[tuple[int, ...]]:
+    """Positions of what is of one kind, the kinds in the order in which they first appear."""
+    found: dict[Hashable, list[int]] = {}
+    for position, kind in enumerate(kinds):
+        found.setdefault(kind, []).append(position)
+    return [tuple(positions) for positions in found.values()]
+
+
+def kind(culprit: Culprit | Found) -> Hashable:
+    """What alike culprits share: the cause, the operators, and whether they need their inputs in
+    higher precision."""
+    case = culprit.case if isinstance(culprit, Found) else culprit
+    return culprit.cause, case.ops, case.needs_higher_inputs
+
+
+def others(n: int) -> str:
+    """``6 more fail in the same way``."""
+    return f"{n} more {'fails' if n == 1 else 'fail'} in the same way"

@@ -37,7 +37,6 @@ from narrowdown.engines.views import view_engine
 from narrowdown.wizard.flow.model import Flow
 from narrowdown.wizard.manual_commands import commands
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.report.culprit_groups import kind
 from narrowdown.wizard.report.cured import WORKED_AROUND, files_of, list_handed_over
 from narrowdown.wizard.report.document import (
     Brought,
@@ -53,6 +52,7 @@ from narrowdown.wizard.report.document import (
     Verdict,
     Weighed,
     Workaround,
+    kind,
 )
 from narrowdown.wizard.report.stage import stage
 from narrowdown.wizard.report.summary import name_nodes, say_cure

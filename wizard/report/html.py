@@ -11,7 +11,6 @@ from markupsafe import Markup, escape
 from narrowdown.engines.compare.values import Values
 from narrowdown.wizard.cells import UNICODE
 from narrowdown.wizard.report.document import Depth, Report
-from narrowdown.wizard.report.lost import has_place, say_values_apart, say_values_lost
 from narrowdown.wizard.report.pictures import (
     WIDE,
     Profile,
@@ -20,7 +19,18 @@ from narrowdown.wizard.report.pictures import (
     log_error,
     tiles,
 )
-from narrowdown.wizard.report.sections import Aside, Cell, Name, Names, Shown, Typed, list_sections
+from narrowdown.wizard.report.sections import (
+    Aside,
+    Cell,
+    Name,
+    Names,
+    Shown,
+    Typed,
+    has_place,
+    list_sections,
+    say_values_apart,
+    say_values_lost,
+)
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.standing import choose_tone
 from narrowdown.wizard.svg import paint

@@ -6,8 +6,7 @@ import re
 import msgspec
 import pytest
 
-from narrowdown.wizard.report.culprit_groups import groups, kind, others
-from narrowdown.wizard.report.document import Report, to_json
+from narrowdown.wizard.report.document import Report, groups, kind, others, to_json
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.markdown import to_markdown
 

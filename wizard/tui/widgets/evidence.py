@@ -11,7 +11,7 @@ from textual.content import Content
 
 from narrowdown.wizard.facts import label, say_fact, show_value
 from narrowdown.wizard.report import pictures
-from narrowdown.wizard.report.culprit_groups import groups
+from narrowdown.wizard.report.document import groups
 from narrowdown.wizard.report.vicinity import Vicinity
 from narrowdown.wizard.tui.literal import Glyphs, elide, paint, row
 from narrowdown.wizard.tui.scene import Scene
