@@ -298,7 +298,7 @@ _PICTURE, _HALVES = ("picture_out:picture",), ("fp16", "bf16")
 LOOPS = (
     Loop("silero", make_silero, ("stateN:state",)),
     Loop("fsmn", make_fsmn, ("out_cache*:in_cache*",)),
-    Loop("gtcrn", make_gtcrn, ("*_out:*",)),
+    Loop("gtcrn", make_gtcrn, ("*_out:*",), precisions=("fp32", "fp16")),  # BF16 needs opset 13
     Loop("decoder", make_decoder, _CACHE, _TOKEN, steps=TOKENS),
     Loop("decoder-loud", make_loud_decoder, _CACHE, _TOKEN, ("fp16",), frozenset({"7.gated"}), TOKENS),
     Loop("diffusion", make_diffusion, _PICTURE, steps=STEPS, given=2),
