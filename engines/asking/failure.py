@@ -39,7 +39,9 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
         return msgspec.structs.replace(findings, signature=uncompared, sample=first)
     if not judge_whole(m, rule).failed:
         return findings
-    result = yield from _find_own(ctx, findings, choose_result(m, rule))
+    result = choose_result(m, rule)
+    apart = probe_whole(ctx, findings, samples=(result.sample,), held=ALL_HELD, curve=True)
+    result = yield from find_own(findings, result, asked(apart))
     name = result.sample
     feed, fed = name.partition("/")[0], choose_feed(findings, name)
     # Rows that fail now and then may be failing together: they are not told apart.
@@ -54,14 +56,14 @@ def lock_failure(ctx: StepContext, findings: Findings, measurement: Measurement)
     )
 
 
-def _find_own(ctx: StepContext, findings: Findings, result: SampleResult) -> Sub[SampleResult]:
+def find_own(findings: Findings, result: SampleResult, look: Sub[Measurement]) -> Sub[SampleResult]:
     """Of a loop that fails, the step that fails by itself, fed the reference's state: the worst.
-    ``result`` where none does: the error grows in what is carried."""
+    ``result`` where none does: the error grows in what is carried. ``look``: what tells, asked only
+    of a loop."""
     if msgspec.structs.replace(findings, sample=result.sample).loop is None:
         return result
     yield Note("does a step fail by itself, fed the reference's state?")
-    probe = probe_whole(ctx, findings, samples=(result.sample,), held=ALL_HELD, curve=True)
-    return choose_step((yield from asked(probe)), result, findings.rule)
+    return choose_step((yield from look), result, findings.rule)
 
 
 def choose_feed(findings: Findings, sample: str) -> str:

@@ -80,11 +80,17 @@ class Oracle(msgspec.Struct, frozen=True):
         return tuple(itertools.islice(probes, 1))
 
     def feed(
-        self, feeds: tuple[str, ...], *, inputs: str = "", runs: int = 0, **rest: object
+        self,
+        feeds: tuple[str, ...],
+        *,
+        inputs: str = "",
+        runs: int = 0,
+        apart: bool = False,
+        **rest: object,
     ) -> Sub[Measurement]:
         """The whole model on these samples, in one build, nothing cured of it unless ``rest`` (fields
         of ``Question``) says so; not ok where that cannot be asked."""
-        question = Question(fed=Fed(feeds, inputs, runs), uncured=True, build=0)
+        question = Question(fed=Fed(feeds, inputs, runs, apart=apart), uncured=True, build=0)
         answer = yield from self.ask(msgspec.structs.replace(question, **rest))
         return answer.measured
 

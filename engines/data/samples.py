@@ -231,7 +231,7 @@ class _Loading:
         names = [self.index.tensors[t].name for t in self.index.outputs]
         self.loop = sequences.resolve(probe, self.wanted, names)
         self.carried = self.loop.carry or self._list_caches(names)
-        self.fit = self._fit_sequence if self.loop.inputs else self._fit_step
+        self.fit = self._fit_sequence if self.loop.inputs else self._fit_feed
         self.batch = batch_dimension(model) if probe.batch and not self.loop.inputs else "none"
         self.kept: dict[
             str, Array
@@ -453,10 +453,6 @@ class _Loading:
             for name, value in fitted[0].items()
         }
 
-    def _fit_step(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
-        """A single step, with an empty cache where none is given."""
-        return self._fit_feed(self._add_states(dict(arrays)), source)
-
     def _add_states(self, step: dict[str, Array]) -> dict[str, Array]:
         """The first step with zeros for each carried input that it lacks, and with positions and
         masks for all that it holds."""
@@ -644,7 +640,9 @@ class _Loading:
         return np.transpose(array[None], ["NHWC".index(axis) for axis in layout])
 
     def _fit_feed(self, arrays: Mapping[str, Array], source: str) -> dict[str, Array]:
-        """The feed with exactly the model's inputs, in its types and shapes."""
+        """The feed with exactly the model's inputs, in its types and shapes; an empty cache where
+        none is given."""
+        arrays = self._add_states(dict(arrays))
         for name, wanted in self.wanted.items():
             if name not in arrays:
                 has = f"it has {_list_names(arrays)}" if arrays else "it is empty"

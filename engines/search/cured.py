@@ -8,10 +8,12 @@ and for what FP32 does not cure.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
 from narrowdown.engines.asking import Answer, Fed, Note, Question, Sub
+from narrowdown.engines.asking.failure import find_own
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
@@ -23,7 +25,6 @@ from narrowdown.engines.compare.judge import (
     worst,
     worst_run,
 )
-from narrowdown.engines.compare.loops import choose_step
 from narrowdown.engines.findings import Case, Findings
 from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import find_bypassable
@@ -138,15 +139,15 @@ def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:
     before, oracle = ask.findings, make_oracle(ask)
 
     yield Note("does the model still fail without this case?")
-    question = Question(
-        fed=Fed(oracle.feeds),
+    look = partial(
+        oracle.feed,
+        uncured=False,
         right=frozenset(cut.patches),
         keep=frozenset(cut.keep),
         righted=frozenset(cut.righted),
-        build=0,
     )
-    answer: Answer = yield from oracle.ask(question)
-    m = worst_run(answer.measured, ask.criterion)
+    fed: Measurement = yield from look(oracle.feeds)
+    m = worst_run(fed, ask.criterion)
     if m.status != "ok":
         return Left(before)
     # Nobody can call these right or wrong (``compare`` asks about none of them), so no further
@@ -163,17 +164,12 @@ def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:
     if not exceed(counted, ask.criterion) or before.signature is None:
         return Left(after, error)
     result = next(r for r in m.results if r.sample == sample)
+    result = yield from find_own(before, result, look((sample,), apart=True))
+    if msgspec.structs.replace(before, sample=result.sample).loop is not None:
+        return Left(after, error)  # it grows in what is carried: no node is to be found
     # A row may fail in its batch only, so the batch is what the next round searches on.
-    feed = sample.partition("/")[0]
-    if msgspec.structs.replace(before, sample=sample).loop is not None:
-        answer = yield from oracle.ask(
-            msgspec.structs.replace(question, fed=Fed((sample,), apart=True))
-        )
-        result = choose_step(answer.measured, result, ask.criterion)
-        if result.sample == sample:  # it grows in what is carried: no node is to be found
-            return Left(after, error)
-        sample = feed = result.sample
-    signature = sign_failure(result, ask.criterion, sample)
+    feed = sample.partition("/")[0] if result.sample == sample else result.sample
+    signature = sign_failure(result, ask.criterion, result.sample)
     if is_infinite(before):
         # Of what was infinite nobody asks whether rounding makes it. Of what is left it may (boxes
         # sorted by their scores).

@@ -196,13 +196,13 @@ def _look_at_loop(model: WholeModel, m: Measurement) -> Sub[tuple[list[CurveRow]
     findings = model.findings
     feed = (findings.sample or findings.samples[0].id).partition("/")[0]
     info = next(s for s in findings.samples if s.id == feed)
-    free = read_steps(m, feed)
-    if findings.signature is None or not info.steps:
-        return draw_curve(free, (), info, model.rule), ""
-    held = yield from model.compare(samples=(feed,), held=ALL_HELD, curve=True)
-    own = read_steps(held.measurement, feed)
-    carrier = (yield from find_carrier(model, feed, info.carried)) if findings.loop else ""
-    return draw_curve(free, own, info, model.rule), carrier
+    own, carrier = tuple[SampleResult, ...](), ""
+    if findings.signature is not None and info.steps:
+        held = yield from model.compare(samples=(feed,), held=ALL_HELD, curve=True)
+        own = read_steps(held.measurement, feed)
+    if findings.loop:
+        carrier = yield from find_carrier(model, feed, info.carried)
+    return draw_curve(read_steps(m, feed), own, info, model.rule), carrier
 
 
 def _hold_firmly(model: WholeModel, m: Measurement) -> Sub[tuple[Findings, Measurement, str]]:

@@ -4,7 +4,6 @@ Whether the reference is to be believed, as sentences of compare: what golden ou
 engines and the last place of the numbers say of it, and what to do about it.
 """
 
-import re
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
@@ -49,7 +48,7 @@ if TYPE_CHECKING:  # the step stands on its words
 OF_THE_VERDICT = {
     "passes": "{runs} The worst is {output} on {sample}, {off}: {times} below what is allowed ({allowed}).",
     "equal": "{runs} Nothing differs by {metric}; allowed {allowed}.",
-    "relative": "{output} is {off}{often} (up to {most} is {usual}). Worst {worst}.",
+    "relative": "{output} is {off}{often} (up to {most} is {usual}). Worst: {sample}.",
     "other": "{output} is {off} on {sample}{often}; allowed {allowed}.",
     "infinite": "{output} is {off} on {sample}{often}.",
     "exact": "{output} is not equal to the reference's on {sample}{often}: {share} of its values differ, and "
@@ -85,7 +84,6 @@ def say_outcome(found: "CompareOutcome", tried: trial.Tried) -> str:
     told = OF_THE_VERDICT[case].format(
         output=output,
         sample=sample,
-        worst=re.sub("(step|sample) ", r"\1: ", sample, count=1),
         off=_say_off(found, rule, score),
         often=f" in {found.failures} of {found.looks} runs" if found.looks > 1 else "",
         runs=f"{found.looks:,} runs, no failure." if found.looks > 1 else "No failure.",

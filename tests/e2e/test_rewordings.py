@@ -97,7 +97,7 @@ def stopped(said: Said) -> str:
 PAIRS = {
     "how wrong": Pair(
         r"is off by \d|allowed [0-9.]+ for fp16",
-        r"is wrong by [0-9.]+ % \(up to 1 % is normal for FP16\)\. Worst sample: \d+\.",
+        r"is wrong by [0-9.]+ % \(up to 1 % is normal for FP16\)\. Worst: sample \d+\.",
         failing,
     ),
     "how rare": Pair(

@@ -73,16 +73,6 @@ def test_pairs_are_suggested_by_names_and_shapes(inputs, outputs, patterns) -> N
     assert [pattern for _, pattern in sequences.suggest(inputs, outputs)] == patterns
 
 
-def test_what_a_step_gives_goes_into_the_next() -> None:
-    """The state as it is, of the scores the place of the largest."""
-    loop = Loop({"n": "n_out"}, {"ids": "logits"})
-    fed = {"n": np.zeros(2), "ids": np.array([[0, 0]], np.int32)}
-    got = {"n_out": np.ones(2), "logits": np.eye(8)[None, [5, 3]]}
-    back = sequences.take_back(loop, fed, got)
-    assert back["n"] is got["n_out"]
-    assert (back["ids"].tolist(), back["ids"].dtype) == ([[3]], np.int32)
-
-
 def test_an_input_with_an_axis_of_steps_is_another_one_each_step() -> None:
     dims = {"x": (1, 2), "scale": (1,), "open": None}
     raw = {"x": np.arange(6.0).reshape(3, 1, 2), "scale": np.ones(1), "open": np.ones((3, 1))}
@@ -105,8 +95,3 @@ def test_positions_and_masks_go_on_where_the_cache_grows() -> None:
     assert went["positions"].tolist() == [[3]]
     assert went["mask"].shape == (1, 4)
     assert sequences.follow(loop, fed, {"past": fed["past"]}, kinds)["mask"] is fed["mask"]
-
-
-def test_nothing_has_been_carried_along_a_dimension_that_no_other_input_has() -> None:
-    assert sequences.first_shape(("batch", 2, "past", 64), {"batch": 3}) == (3, 2, 0, 64)
-    assert sequences.first_shape((2, "batch_size", 8), {}) == (2, 1, 8)

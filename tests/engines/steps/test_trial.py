@@ -119,7 +119,7 @@ def test_a_tie_is_a_tie(answers: Any, walk: Any) -> None:
     )
     assert "9.39 %" in done.finish.outcome.message
     assert done.finish.outcome.message.startswith("y is wrong by 6.26 % (up to 1 % is normal")
-    assert "Worst sample: 0. Whose fault that is cannot be told." in done.finish.outcome.message
+    assert "Worst: sample 0. Whose fault that is cannot be told." in done.finish.outcome.message
 
 
 @pytest.mark.parametrize(("apart", "verdict"), [(0.0029, "reference"), (0.0031, "unresolved")])

@@ -16,7 +16,7 @@ from narrowdown.engines.compare.judge import Criterion
 from narrowdown.engines.compare.loops import draw_curve, read_steps
 from narrowdown.engines.data import packed
 from narrowdown.engines.data.samples import load_feed
-from narrowdown.engines.probe import Candidate, Import, LoadInputs, Measure, SampleInfo
+from narrowdown.engines.probe import Import, LoadInputs, Measure, SampleInfo
 from narrowdown.engines.store import Store
 from narrowdown.engines.store.sound import faults
 from narrowdown.engines.workers.operations import execute_probe
@@ -131,14 +131,6 @@ def test_fed_the_references_state_no_step_is_as_wrong(looped) -> None:
 def test_nodes_are_kept_in_every_step(looped) -> None:
     assert max(errors(looped.measure(keep="1-2", curve=True))) < 0.002
     assert max(errors(looped.measure(keep="3-4", curve=True))) > 0.01
-
-
-def test_a_part_is_fed_the_last_step(looped) -> None:
-    part = Candidate(nodes="0-2")
-    whole, last = (
-        looped.measure(sample=s, candidate=part) for s in ("real:0", f"real:0/step{STEPS - 1}")
-    )
-    assert whole.results[0].outputs == last.results[0].outputs
 
 
 def test_values_of_a_sequence_that_are_not_those_written_are_noticed(looped) -> None:

@@ -110,7 +110,7 @@ async def test_every_pane_is_explained_and_no_other(session: FakeSession, make_a
 
 async def test_the_list_says_how_to_come_back(session: FakeSession, make_app: Make) -> None:
     s.asking(session)
-    long = "logits is wrong by 111 % (up to 1 % is normal for FP16). Worst sample: 11, and this sentence has no end"
+    long = "logits is wrong by 111 % (up to 1 % is normal for FP16). Worst: sample 11, and this sentence has no end"
     mine = Summary(
         "k7f3",
         session.folder,
