@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from narrowdown.wizard.cli.ladder import admit, prepared
+from narrowdown.wizard.flow.load import load
 from narrowdown.wizard.follow_up import ALL, ask_one, begin_after, list_follow_ups
+from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.report.read import read
 from narrowdown.wizard.session import folder as folders
 from tests.docs.shown import of
@@ -180,8 +182,6 @@ def test_nothing_follows_what_has_not_ended_or_not_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from narrowdown.wizard import Refusal
-    from narrowdown.wizard.flow.load import load
-    from narrowdown.wizard.problem import Problem
     from narrowdown.wizard.session import events as e
     from narrowdown.wizard.session.journal import NAME, Journal
 
@@ -204,8 +204,6 @@ def test_it_makes_nothing_where_the_engine_is_missing(
     """It asks first; hosts of a cluster are asked by the session itself."""
     from narrowdown.engines import installed
     from narrowdown.wizard import Refusal, follow_up
-    from narrowdown.wizard.flow.load import load
-    from narrowdown.wizard.problem import Problem
 
     monkeypatch.setenv("NARROWDOWN_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from narrowdown.engines import backends
 from narrowdown.engines.consent import NOTHING, Consent
 from narrowdown.engines.data import InputProblem, files, held, postprocess
 from narrowdown.engines.probe import Check, Inspect, LoadInputs, Measure
@@ -31,7 +32,6 @@ def script(tmp_path: Path) -> Path:
 
 
 def test_nothing_is_opened_without_consent(tmp_path: Path, script: Path) -> None:
-    from narrowdown.engines import backends
     from narrowdown.engines.store import Store
 
     canary = tmp_path / "canary"
@@ -183,8 +183,6 @@ def test_a_compiled_module_is_loaded_as_it_was_agreed_to_or_not_at_all(
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_a_library_that_was_swapped_is_not_loaded(tmp_path: Path) -> None:
-    from narrowdown.engines import backends
-
     library, canary, source = tmp_path / "ops.so", tmp_path / "canary", tmp_path / "ops.c"
     library.write_bytes(b"as it was")
     agreed = to_files(library)

@@ -19,7 +19,7 @@ from narrowdown.wizard.runner.executors import Devices
 from narrowdown.wizard.runner.ledger import Ledger, Session
 from narrowdown.wizard.runner.requests import Options
 from narrowdown.wizard.runner.walk import Walk as Runner
-from narrowdown.wizard.session.journal import NAME, Journal
+from narrowdown.wizard.session.journal import NAME, Journal, read
 from narrowdown.wizard.session.state import State, fold
 
 ENGINE, REFERENCE = "fake:precision=fp16", "reference"
@@ -333,8 +333,6 @@ def walk(folder: Path, oracle: Oracle, options: Options | None = None, **rest: A
 
 
 def state(folder: Path) -> State:
-    from narrowdown.wizard.session.journal import read
-
     return fold(read(folder / NAME))
 
 
@@ -350,7 +348,6 @@ def decisions(found: State) -> list[Any]:
 
 def finished(folder: Path) -> list[str]:
     from narrowdown.wizard.session.events import ProbeFinished
-    from narrowdown.wizard.session.journal import read
 
     return [e.key for e in read(folder / NAME) if isinstance(e, ProbeFinished)]
 

@@ -3,6 +3,7 @@ another one is found."""
 
 import functools
 import random
+from math import comb
 
 import pytest
 from hypothesis import given, strategies as st
@@ -12,8 +13,6 @@ from narrowdown.wizard.runner.rates import FALSE_ALARM, Rule, Tally, rule
 
 
 def binomial(k: int, n: int, p: float) -> float:
-    from math import comb
-
     return comb(n, k) * p**k * (1 - p) ** (n - k)
 
 
@@ -95,8 +94,6 @@ def test_on_the_very_engine_that_recorded_nothing_is_called_mended() -> None:
 
 @given(st.integers(0, 30), st.integers(1, 30), st.integers(0, 30), st.integers(1, 30))
 def test_the_chance_is_fishers(k: int, n: int, other: int, m: int) -> None:
-    from math import comb
-
     k, other = min(k, n), min(other, m)
     total = k + other
     ways = {i: comb(n, i) * comb(m, total - i) for i in range(max(0, total - m), min(total, n) + 1)}
