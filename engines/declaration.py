@@ -190,7 +190,8 @@ class Declaration(msgspec.Struct, frozen=True):
     ``emulation``: it stands for engines of a precision and is none that anybody deploys, so a model
     mended for it is of no use. ``required``: options that a spec must give. ``bare``: the option
     that ``NAME:VALUE`` sets. ``recorded``: it computes nothing and gives what was recorded, so that
-    it is a reference and never the engine under test. ``deployed``: what models of a machine with a
+    it is a reference and never the engine under test. ``original``: it computes the program that the
+    model was exported from, so where it differs the export may be what is wrong. ``deployed``: what models of a machine with a
     GPU are deployed on, so that it is asked there where no engine is named. ``tracker``: where its
     faults are reported. ``formats``: ending of files that hold models in its own format, which it
     alone runs, whole -> its spec that computes such a model at its plainest, to hold others
@@ -216,6 +217,7 @@ class Declaration(msgspec.Struct, frozen=True):
     required: tuple[str, ...] = ()
     bare: str = ""
     recorded: bool = False
+    original: bool = False
     title: str = ""
     formats: Mapping[str, str] = {}
     weighs: int = 200 << 20

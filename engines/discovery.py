@@ -28,6 +28,7 @@ OURS: Mapping[str, str] = {
     "tensorrt_rtx": "narrowdown.engines.backends.tensorrt:RTX",
     "golden": "narrowdown.engines.backends.golden:DECLARATION",
     "command": "narrowdown.engines.backends.command:DECLARATION",
+    "torch": "narrowdown.engines.backends.command:TORCH",
 }
 
 

@@ -84,11 +84,14 @@ def recorded(text: str) -> bool:
     """Whether the engine of this spec gives what was recorded and computes nothing; False of one
     that is not known here, and of a text that is no spec, as a journal of somebody else may
     hold."""
-    try:
-        declared = discovery.find(parse(text).name)
-    except ValueError:
-        return False
+    declared = discovery.find(name_of_engine(text))
     return declared is not None and declared.recorded
+
+
+def original(text: str) -> bool:
+    """Likewise, whether it computes what the model was exported from."""
+    declared = discovery.find(name_of_engine(text))
+    return declared is not None and declared.original
 
 
 def values(spec: EngineSpec) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from narrowdown.engines.exporting import launch
+from narrowdown.engines.options import original
 from narrowdown.engines.problem import Exported, Problem
 from narrowdown.engines.sources import split_function
-from narrowdown.engines.spec import name_of_engine
 from narrowdown.wizard import BadUsage, Missing, problem_options
 from narrowdown.wizard.session import folder as folders
 from narrowdown.wizard.words import count, listing
@@ -26,8 +26,7 @@ def open_model(
     """The arguments with an ONNX file as ``model``, the inputs as it takes them, and ``exported``,
     where a PyTorch program was named; as they are, otherwise. The folder of the export goes where
     no session came of it. Raises Refusal."""
-    named = (getattr(arguments, role, None) or "" for role in ROLES)
-    computes = launch.ENGINE in map(name_of_engine, named)
+    computes = any(original(getattr(arguments, role, None) or "") for role in ROLES)
     if not launch.is_program(arguments.model):
         if computes:
             raise BadUsage(

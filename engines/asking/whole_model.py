@@ -13,7 +13,7 @@ from narrowdown.engines.compare.judge import OF_CODES, Criterion, Signature, exc
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.filekind import is_ir
-from narrowdown.engines.options import families
+from narrowdown.engines.options import families, original
 from narrowdown.engines.probe import HUGE, Candidate, Check, Describe, Measure, Measurement
 from narrowdown.engines.spec import of_the_same, parse, unquantized
 from narrowdown.engines.switches import list_switches
@@ -130,6 +130,8 @@ class WholeModel(msgspec.Struct, frozen=True):
     @property
     def why_none(self) -> str:
         """Why nobody independent can run the model."""
+        if original(self.reference):
+            return "nobody else computes the PyTorch program."
         return "nobody else runs OpenVINO IR." if is_ir(self.ctx.problem.model) else ""
 
     def of(self, findings: Findings, reference: str = "") -> "WholeModel":

@@ -109,7 +109,8 @@ class Built(Protocol):
 
     ``facts``: what is known of the build, as plain data; ``choices`` and ``refused`` where tactics
     were recorded or forced, ``unobservable`` (tensor -> why) for marks that it cannot give out,
-    ``digest`` of what was built, where that tells one build from another.
+    ``digest`` of what was built, where that tells one build from another. Where there is a method
+    ``save``, it gives what a case needs beside the model: bytes by the name of a file.
     """
 
     model: onnx.ModelProto  # what really ran: casts in

@@ -154,7 +154,7 @@ def run_line(
     """
     begun = time.monotonic()
     try:
-        held, out, err, told = _keep(line, folder, handed, more)
+        held, streams, told, orders = _keep(line, folder, handed, more)
     except (OSError, ValueError) as error:
         return CheckResult(
             "not-started", message=_why(line[0], folder, error, who), words=tuple(line)
@@ -162,7 +162,7 @@ def run_line(
     deadline = begun + timeout if timeout > 0 else None
     in_time = True
     try:
-        in_time = _follow(told, (out, err), deadline)
+        in_time = _follow(told, streams, deadline)
         seconds = time.monotonic() - begun
         if not in_time:
             _end(told)
@@ -170,9 +170,11 @@ def run_line(
         os.close(held)
         while told.open:  # until all that was started has ended
             told.read()
-        for stream in (out, err):
+        for stream in streams:
             stream.drain()
         told.close()
+        _lines.append(orders)
+    out, err = streams
     if told.errno:
         message = _why(line[0], folder, OSError(told.errno, os.strerror(told.errno)), who)
         return CheckResult("not-started", message=message, words=tuple(line))
@@ -206,20 +208,24 @@ def run_line(
 
 def _keep(
     line: Sequence[str], folder: Path, handed: Collection[str], more: Mapping[str, str]
-) -> "tuple[int, _Bounded, _Bounded, _Told]":
-    """Have a keeper run the command: (what it is held by, its output, its errors, what the keeper
-    says of it). The keeper ends all of it once the first is closed. Raises OSError, ValueError."""
+) -> "tuple[int, tuple[_Bounded, _Bounded], _Told, socket.socket]":
+    """Have a keeper run the command: (what it is held by, its output and errors, what the keeper
+    says of it, and what gives that keeper the next order). The keeper ends all of it once the first
+    is closed. Raises OSError, ValueError."""
     given = environment.for_checker(os.environ, handed)
     mark = given.pop("NARROWDOWN_WORKER", "")
     order = keeper.order(str(folder), mark, line, {**given, **more})
     with _open_pipes(1, 0, 0, 0) as (ours, its):
+        orders = _line(given)
         try:
-            keeper.send(_line(given), order, its)
+            keeper.send(orders, order, its)
         except OSError:  # it was killed since the last check
-            _lines.pop().close()
-            keeper.send(_line(given), order, its)
+            orders.close()
+            orders = _line(given)
+            keeper.send(orders, order, its)
     held, out, err, told = ours
-    return held, _Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)), _Told(told)
+    streams = (_Bounded(os.fdopen(out, "rb", 0)), _Bounded(os.fdopen(err, "rb", 0)))
+    return held, streams, _Told(told), orders
 
 
 @contextlib.contextmanager
@@ -246,18 +252,18 @@ def _open_pipes(*ways: int) -> Iterator[tuple[list[int], list[int]]]:
 
 _lines: list[
     socket.socket
-] = []  # what this process's keeper takes its orders from, once there was one
+] = []  # what the keepers of this process take their orders from that have none
 
 
 def _line(given: Mapping[str, str]) -> socket.socket:
-    """The same, begun if need be. The keeper ends with this process."""
-    if not _lines:
-        ours, its = socket.socketpair()
-        with its:
-            fd = its.fileno()
-            processes.watch(Path(keeper.__file__), [str(fd)], given, [fd])
-        _lines.append(ours)
-    return _lines[0]
+    """One of these, begun if need be. A keeper ends with this process."""
+    if _lines:
+        return _lines.pop()
+    ours, its = socket.socketpair()
+    with its:
+        fd = its.fileno()
+        processes.watch(Path(keeper.__file__), [str(fd)], given, [fd])
+    return ours
 
 
 class _Told:

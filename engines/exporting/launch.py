@@ -17,15 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from narrowdown.engines import installed
+from narrowdown.engines import installed, options
 from narrowdown.engines.problem import Exported
 from narrowdown.engines.sources import split_function
-from narrowdown.engines.spec import EngineSpec, parse
+from narrowdown.engines.spec import parse
 from narrowdown.engines.store import decoding, digest_file
 
 SCRIPT = Path(__file__).with_name("exporter.py")
 COMPUTES = SCRIPT.with_name("compute.py")
-ENGINE = "torch"  # the name of PyTorch as an engine, of a program that is exported for the session
 PACKAGES = ("torch", "onnxscript")
 INPUT_KINDS = (".npz", ".npy", ".pt", ".safetensors")
 TOLD, LOG = "export.json", "export.log"
@@ -155,19 +154,16 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
 
 
 def name_engine(text: str, python: str, folder: Path) -> str:
-    """The spec of an engine or a reference: ``torch[:compile=yes|BACKEND]`` as a command that computes
-    the program in ``folder``; any other as it is. Raises ``ValueError`` for an option that it has
-    not."""
-    spec = parse(text) if text else None
-    if spec is None or spec.name != ENGINE:
+    """The spec of an engine or a reference that computes the program in ``folder``, with what it
+    starts, which is written there; any other as it is. Raises ``ValueError`` for a text that is no
+    spec; ``OSError``."""
+    if not options.original(text):
         return text
-    if unknown := [key for key, _ in spec.options if key != "compile"]:
-        raise ValueError(f"torch has no option '{unknown[0]}'; it has compile=yes, or a backend.")
-    program = folder / "program.pt2"
-    words = [python, str(COMPUTES), str(program), digest_file(program), spec.get("compile", "no")]
-    run = shlex.join(words) + " {model} {inputs} {outputs}"
-    version = shlex.join([python, "-c", "import torch; print(torch.__version__)"])
-    return str(EngineSpec("command").with_option("run", run).with_option("version", version))
+    program, script = folder / "program.pt2", folder / "pytorch"
+    words = [python, str(COMPUTES), str(program), digest_file(program)]
+    script.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    script.chmod(0o700)
+    return str(parse(text).with_option("program", shlex.quote(str(script))))
 
 
 def find_model(folder: Path) -> str:

@@ -25,7 +25,6 @@ from narrowdown.engines.compare.judge import (
     Signature,
     badness,
     limit,
-    over,
 )
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import GraphIndex, ranges
@@ -73,7 +72,8 @@ class Parted(msgspec.Struct, frozen=True):
     """What was found. ``errors``: recorded tensor, the outputs among them -> how far the model is
     off it. ``other``: why the values are of another export, a sentence;
     ``why``: why nothing could be compared. ``exact``: how far float64 is off at the tensor that
-    departs; None where it was not asked, or could not compute it."""
+    departs; None where it was not asked, or could not compute it. ``amplified``: something is off, and
+    what makes it is right by itself, so it makes rounding before it larger."""
 
     index: GraphIndex | None = None
     errors: Mapping[int, float] = {}
@@ -81,6 +81,7 @@ class Parted(msgspec.Struct, frozen=True):
     other: str = ""
     why: str = ""
     exact: float | None = None
+    amplified: bool = False
 
 
 def find_part(asked_of: Comparison) -> Sub[Parted]:
@@ -115,11 +116,15 @@ def find_part(asked_of: Comparison) -> Sub[Parted]:
     for tensor in order(index, errors):
         if errors[tensor] <= limit(asked_of.rule, index.tensors[tensor].name):
             continue
+        own = (yield from _ask_alone(asked_of, found, tensor)) if asked_of.closer else None
+        if own is not None and own <= CLEAR:
+            found = msgspec.structs.replace(found, amplified=True)
+            continue
         standing = yield from _believe(asked_of, found, tensor)
         if standing == "believed" and not asked_of.closer:
             return msgspec.structs.replace(found, part=Part(tensor, ()))
         if standing == "believed":
-            return (yield from _look_closer(asked_of, found, tensor))
+            return (yield from _look_closer(asked_of, found, tensor, own))
         if standing == "other":
             said = f"'{index.tensors[tensor].name}' is off, and what is computed of it does not fit to it."
             return msgspec.structs.replace(found, other=said)
@@ -152,8 +157,16 @@ def _believe(
 def _fits(asked_of: Comparison, found: Parted, tensor: int) -> Sub[bool]:
     """Whether what lies in front of a tensor gives its recorded value, fed with recorded ones; yes
     where that cannot be asked."""
+    own = yield from _ask_alone(asked_of, found, tensor)
+    assert found.index is not None
+    return own is None or own <= limit(asked_of.rule, found.index.tensors[tensor].name)
+
+
+def _ask_alone(asked_of: Comparison, found: Parted, tensor: int) -> Sub[float | None]:
+    """How far what lies in front of a tensor is off its recorded value, fed with recorded ones; None
+    where that cannot be asked."""
     alone = yield from asked(_ask_part(asked_of, found, tensor))
-    return all(not over(s, asked_of.rule) for r in alone.results for s in r.outputs)
+    return max((badness(s, asked_of.rule) for r in alone.results for s in r.outputs), default=None)
 
 
 def order(index: GraphIndex, tensors: Iterable[int]) -> tuple[int, ...]:
@@ -189,13 +202,14 @@ def _ask_part(asked_of: Comparison, found: Parted, tensor: int, save: str = "") 
     return probe
 
 
-def _look_closer(asked_of: Comparison, found: Parted, tensor: int) -> Sub[Parted]:
-    """The part around the tensor alone, and what float64 says of it."""
+def _look_closer(
+    asked_of: Comparison, found: Parted, tensor: int, own: float | None
+) -> Sub[Parted]:
+    """The part around the tensor, which is off by ``own``, kept as a case, and what float64 says."""
     index = found.index
     assert index is not None
     probe = _ask_part(asked_of, found, tensor, save="case")
     alone = yield from asked(probe)
-    own = max((badness(s, asked_of.rule) for r in alone.results for s in r.outputs), default=None)
     part = Part(
         tensor,
         tuple(ranges.decode(probe.candidate.nodes)),

@@ -15,7 +15,9 @@ SCOPES = "pkg.torch.onnx.name_scopes"
 CLASSES = "pkg.torch.onnx.class_hierarchy"
 _ITEM = re.compile(r"'([^'\n]*)'")
 # Frames of the framework say nothing of the user's model.
-_FRAMEWORK = re.compile(r"(^|[/\\])(site-packages|dist-packages|torch)[/\\]")
+_FRAMEWORK = re.compile(
+    r"(^|[/\\])(site-packages|dist-packages|torch[/\\](nn|fx|export|utils|_\w+))[/\\]"
+)
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 

@@ -85,6 +85,11 @@ def list_proven(e: Evidence) -> tuple[tuple[str, object, str], ...]:
     counted = (seen.rate if seen else "") or "some"
     return (
         (
+            "export",
+            e.exported,
+            "ONNX Runtime, its optimizers off, is as far off PyTorch: the nodes are not what PyTorch computes.",
+        ),
+        (
             "optimizer",
             many > NAMED,
             f"Switching {many} optimizers off ({first}, ...) makes the model pass; switching only these on makes it fail. "

@@ -64,7 +64,8 @@ class Evidence:
     ``least``: the smallest that is not 0. ``makers``: of each tensor that the case is fed the node that
     computed it, as people read it. ``against_float``: whether the reference is the model as
     it was before it was quantized. ``emulating``: whether the engine is nothing but a rounding. ``runs``: of one build that a
-    verdict takes; more than 1 where they differ."""
+    verdict takes; more than 1 where they differ. ``exported``: the reference is the program that the
+    model was exported from, and nodes that are computed one by one fail alike."""
 
     findings: Findings
     case: Case
@@ -79,6 +80,7 @@ class Evidence:
     against_float: bool = True
     emulating: bool = False
     runs: int = 1
+    exported: bool = False
 
     @cached_property
     def made(self) -> tuple[Inner, ...]:

@@ -12,7 +12,9 @@ from narrowdown.engines.asking.layers.engine import phrase
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
 from narrowdown.engines.findings import Case, Culprit
 from narrowdown.engines.graph import THROUGH, GraphIndex, ranges
+from narrowdown.engines.options import original
 from narrowdown.engines.probe import Describe, Score
+from narrowdown.engines.problem import USUAL_ENGINE
 from narrowdown.engines.search.cause import name_cause
 from narrowdown.engines.search.evidence import Evidence, Inner
 from narrowdown.engines.search.settle import ask_about
@@ -49,6 +51,10 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
     several = failures > 0 and len(case.nodes) > 1 and oracle.runs == 1
     cured = several and watched.measured.status == "ok" and not watched.fails
     facts = watched.measured.facts
+    exported = False
+    if original(ask.ctx.reference) and not original(ask.ctx.engine):
+        literal: Answer = yield from _watch_inside(make_oracle(ask.of(USUAL_ENGINE)), case)
+        exported = literal.fails
     storage: str = yield from _find_storage(ask, case)
     evidence = Evidence(
         findings,
@@ -64,6 +70,7 @@ def confirm_in_fresh_builds(ask: Inquiry, case: Case, repeats: int) -> Sub[Seen]
         against_float=unquantized(ask.ctx.reference),
         emulating=parse(ask.ctx.engine).name == "emulate",
         runs=oracle.runs,
+        exported=exported,
     )  # fmt: skip
     cause = name_cause(evidence)
     emulation = find_emulation(ask.ctx, findings)

@@ -22,16 +22,19 @@ from narrowdown.engines.exporting.parting import (
 )
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import GraphIndex
-from narrowdown.engines.problem import Exported
+from narrowdown.engines.options import original
+from narrowdown.engines.problem import USUAL_ENGINE, Exported
 from narrowdown.engines.search.settle import Saved
 from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Outcome, Steps, StepSpec
 from narrowdown.engines.steps.prepare import load_findings
 
+# export: the model is not what PyTorch computes; other: the values are of another export; unsteady:
+# PyTorch gives other outputs in a second run
+Verdict = Literal["right", "export", "other", "unsteady", "unresolved"]
+
 
 class ExportOutcome(Outcome, frozen=True, kw_only=True):
-    # export: the model is not what PyTorch computes; other: the values are of another export;
-    # unsteady: PyTorch gives other outputs in a second run
-    verdict: Literal["right", "export", "other", "unsteady", "unresolved"] = "unresolved"
+    verdict: Verdict = "unresolved"
     module: str = ""  # its path in the PyTorch module
     module_class: str = ""  # what it is
     source: str = ""  # file and line
@@ -45,6 +48,7 @@ class ExportOutcome(Outcome, frozen=True, kw_only=True):
     metric: str = RULE.metric
     agreeing: int = 0  # inner values that agree
     compared: int = 0  # of so many
+    parts: bool = False  # the reference computes what PyTorch gave, and parts of it
 
 
 def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
@@ -55,7 +59,8 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         told = "PyTorch gives other outputs in a second run: something in the module draws random numbers. Take that out first."
         return Finish(ExportOutcome(verdict="unsteady", message=told), findings)
     model = WholeModel(ctx, findings)
-    found: Parted = yield from find_part(Comparison(model, ctx.reference, exported.recorded))
+    engine = USUAL_ENGINE if original(ctx.reference) else ctx.reference  # which computes ONNX
+    found: Parted = yield from find_part(Comparison(model, engine, exported.recorded))
     ends = found.index.outputs if found.index else ()
     outcome = ExportOutcome(
         error=max((found.errors[t] for t in ends if t in found.errors), default=None),
@@ -71,13 +76,19 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     # Where no output is off by more than FP32 allows, the session goes on, and a place inside is
     # told all the same.
     departs = (outcome.error or 0.0) > RULE.tolerance
-    outcome = msgspec.structs.replace(outcome, verdict="export" if departs else "right")
+    unclear = found.amplified and found.part is None
+    verdict: Verdict = "right" if not departs else "unresolved" if unclear else "export"
+    outcome = msgspec.structs.replace(outcome, verdict=verdict)
     if found.part is None or found.index is None:
         told = say_agreement(outcome, exported)
         return Finish(msgspec.structs.replace(outcome, message=told), findings)
     blamed = blame_module(found.index, found.part, exported)
     outcome = _place(outcome, found.index, found.part, found.exact, blamed)
-    if outcome.verdict == "right":
+    if outcome.verdict == "export" and original(ctx.reference):
+        note = "does the exported program give what the module gave?"
+        given = yield from model.compare(ctx.reference, exported.recorded, (FEED,), note=note)
+        outcome = msgspec.structs.replace(outcome, parts=given.told and not given.exceeds)
+    if outcome.verdict == "right" or outcome.parts:
         return Finish(outcome, findings)
     culprit = make_culprit(found, outcome.message, SPEC.name)
     rows = [Saved("case", dict(found.part.files))] if found.part.files else []
@@ -126,8 +137,6 @@ def say_place(outcome: ExportOutcome) -> str:
     alone = (
         f" Fed with PyTorch's own values, this part alone is {wrong_by(own, RULE.metric)}."
         if own is not None and own > CLEAR
-        else " Fed with PyTorch's own values, this part alone is right: what it reads is not what was recorded."
-        if own is not None
         else ""
     )
     exact = (
@@ -143,6 +152,8 @@ def say_place(outcome: ExportOutcome) -> str:
 def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
     """What is told where no inner value departs."""
     worst = wrong_by(outcome.error, RULE.metric)
+    if outcome.verdict == "unresolved":
+        return f"The outputs are {worst} beside PyTorch's, yet each part is right alone: rounding grows on the way."
     if outcome.verdict == "export":
         why = f" ({exported.unpaired})" if exported.unpaired else ""
         return f"The ONNX model's outputs are {worst} beside PyTorch's, and none of {outcome.compared} inner values departs{why}."
@@ -152,7 +163,7 @@ def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
 
 SPEC = StepSpec(
     name="export-check",
-    version=2,
+    version=3,
     summary="Hold the ONNX model against what the PyTorch module computed, and name the module that departs.",
     run=check_export,
     outcome=ExportOutcome,

@@ -866,6 +866,8 @@ class _Measuring:
         self.artifacts["values.json"] = self.store.put(
             msgspec.json.encode(summarize_values(*judged))
         )
+        for name, data in getattr(ready.built, "save", dict)().items():
+            self.artifacts[name] = self.store.put(data)
         if (choices := ready.built.facts.get("choices")) is not None:
             # Choices that are no algorithms have no replay.
             with contextlib.suppress(ValueError):

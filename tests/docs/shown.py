@@ -67,11 +67,6 @@ RULES = (
     ("docs/json.md", "narrowdown ladder", "parsed: installs releases; tests/wizard/ladder runs it"),
     ("docs/from-pytorch.md", "pip install", "parsed: installs PyTorch"),
     ("docs/from-pytorch.md", "narrowdown run", "pytorch"),
-    (
-        "docs/from-pytorch.md",
-        "narrowdown step reduce",
-        "parsed: torch, which is no part of the tests' environment",
-    ),
     ("docs/tutorial.md", "narrowdown demo", "demos"),
     ("docs/tutorial.md", "", "tutorial"),
     ("docs/tolerance.md", "narrowdown step compare", "tolerance"),

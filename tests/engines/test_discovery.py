@@ -149,7 +149,7 @@ def test_an_engine_of_another_package_is_one_of_all(
         "drift has no option 'falt'. Did you mean 'fault'? It takes fault.",
         "drift: fault=of is not one of on, off. Did you mean 'off'?",
         "There is no engine 'drif'. Did you mean 'drift'? Known: onnxruntime, reference, emulate, openvino, tensorrt, "
-        "tensorrt_rtx, golden, command, drift.",
+        "tensorrt_rtx, golden, command, torch, drift.",
         "True drift-engine 0.1",
     ]
 

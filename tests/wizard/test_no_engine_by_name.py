@@ -14,8 +14,8 @@ ALLOWED = {
     "demo/__init__.py": "a demo is a failure of one engine",
 }
 # Words that are a name of an engine and something else besides: a role, a field's name, a command
-# of the shell, golden outputs.
-COMMON = {"reference", "command", "golden"}
+# of the shell, golden outputs, a package.
+COMMON = {"reference", "command", "golden", "torch"}
 
 
 def test_no_module_names_an_engine() -> None:

@@ -342,6 +342,7 @@ FILES = (
     "model.onnx",
     "engine.onnx",
     "good.onnx",
+    "part.pt2",
     "inputs.npz",
     "expected.npz",
     "actual.npz",

@@ -125,7 +125,8 @@ def show_exported(named: argparse.Namespace) -> dict[str, str]:
     """What stands in the fields once a PyTorch program is exported; nothing for an ONNX file."""
     if not hasattr(named, "exported"):
         return {}
-    return {"model": named.model, "inputs": ", ".join(named.inputs), "flow": named.flow}
+    told = {name: getattr(named, name) for name in ("model", "engine", "reference", "flow")}
+    return {**told, "inputs": ", ".join(named.inputs)}
 
 
 def split_listed(text: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""A program of the user's own as an engine: what is known of it without starting it.
+"""A program of the user's own as an engine, and PyTorch, which is one that we write: what is known of
+them without starting them.
 
 ``exchange`` writes and reads the files between the program and us, ``engine`` starts it.
 """
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from narrowdown.engines.declaration import (
     NAMES,
+    WORD,
     ByHand,
     CheckPart,
     Cure,
@@ -14,6 +16,7 @@ from narrowdown.engines.declaration import (
     Found,
     Option,
     Recipe,
+    Tracker,
 )
 
 FORMS = ("npz", "json", "npy")
@@ -83,4 +86,32 @@ DECLARATION = Declaration(
     title="a program of your own",
     check_part=check_part,
     by_hand=ByHand(apply=apply),
+)  # fmt: skip
+
+
+def check_torch(found: Found) -> CheckPart:
+    """The part as PyTorch ran it, compiled in the same way."""
+    source = _SOURCE.with_name("check_torch.py.txt").read_text(encoding="utf-8")
+    return CheckPart(source, {"compile": found.chosen["compile"]}, "model.onnx")
+
+
+# ``engines.exporting.launch`` fills its program in.
+TORCH = Declaration(
+    "torch",
+    "PyTorch, in its own Python: it computes the program that the model was exported from, or parts of it.",
+    DECLARATION.module,
+    package="numpy",
+    install="pip install torch",
+    needs="PyTorch computes a PyTorch program: name it (model.py:build) as the model.",
+    options=(
+        Option(
+            "compile", "str", "no", "yes: torch.compile; or the name of one of its backends, as torch_tensorrt.", plain="no",
+            harmless=WORD,
+        ),
+        Option("program", "command", "", "What computes; it is filled in.", what="PyTorch program"),
+    ),
+    original=True,
+    title="PyTorch",
+    tracker=Tracker("https://github.com/pytorch/pytorch/issues"),
+    check_part=check_torch,
 )  # fmt: skip

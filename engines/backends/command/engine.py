@@ -1,14 +1,16 @@
 """A program of the user's own in a worker: started anew for each run, in a fresh folder, with the
-environment of checkers."""
+environment of checkers. PyTorch, which takes seconds to start, is started once."""
 
 import contextlib
 import hashlib
+import os
 import re
 import shlex
 import shutil
 import signal
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -29,7 +31,7 @@ from narrowdown.engines.backends.base import (
     check_names,
     list_capabilities,
 )
-from narrowdown.engines.backends.command import DECLARATION, exchange
+from narrowdown.engines.backends.command import DECLARATION, TORCH, exchange
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.checker import command
 from narrowdown.engines.checker.private_copies import run_agreed
@@ -44,7 +46,7 @@ CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABL
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _ASKING = 60.0  # seconds to print a version
 _COMMANDS = [o for o in DECLARATION.options if o.type == "command"]
-_KINDS = {o.name: o.what for o in _COMMANDS}
+_KINDS = {o.name: o.what for o in (*_COMMANDS, *TORCH.options)}
 _HOLE = re.compile(r"\{(model|inputs|outputs|engine|dir)\}")
 _UNSUPPORTED = re.compile(
     r"not[ _-]?(?:yet )?(?:implemented|supported)|unsupported"
@@ -88,6 +90,10 @@ class Built:
             )
         return {name: self._read(name, got[name]) for name in wanted if name in got}
 
+    def save(self) -> Mapping[str, bytes]:
+        """What a case needs beside the model, by name."""
+        return self._program.save(self.folder)
+
     def _read(self, name: str, value: Array) -> Array:
         """What the program gave, in the type that the model declares where numpy had another one
         for it."""
@@ -106,22 +112,20 @@ class Program:
     """The commands of a spec."""
 
     def __init__(self, chosen: Mapping[str, Any]) -> None:
-        self._words: dict[str, str] = {o.name: chosen[o.name] for o in _COMMANDS}
+        self._words: dict[str, str] = {name: chosen.get(name, "") for name in _KINDS}
         self._form: str = chosen["io"]
 
     def version(self) -> str:
         """The first line that the version command prints; raises ``EngineMissing``."""
-        if not self._words["version"]:
-            return "unknown"
-        with self._started("version", lambda folder: {"dir": folder}, timeout=_ASKING) as (
-            _,
-            ran,
-        ):
+        return self._said_version("version") if self._words["version"] else "unknown"
+
+    def _said_version(self, option: str, *words: str) -> str:
+        with self._started(option, lambda folder: {"dir": folder}, words, _ASKING) as (_, ran):
             said = next(filter(None, map(str.strip, ran.stdout.splitlines())), "")
             if ran.status != "exited" or ran.returncode or not said:
                 why = ran.message or _last(ran)
                 raise EngineMissing(
-                    f"The version command of this engine ({self._words['version']}) gave no version: {why}"
+                    f"The version command of this engine ({self._words[option]}) gave no version: {why}"
                 )
         return said[:80]
 
@@ -159,12 +163,20 @@ class Program:
                     "error", f"The program ended well. {said} {_heard(ran)}".rstrip()
                 ) from problem
 
+    def save(self, folder: Path) -> dict[str, bytes]:  # noqa: ARG002
+        """Files by which the program runs the model elsewhere. Raises ``EngineFault``."""
+        return {}
+
     @contextlib.contextmanager
     def _started(
-        self, option: str, places: Callable[[Path], Mapping[str, Path]], timeout: float = 0.0
+        self,
+        option: str,
+        places: Callable[[Path], Mapping[str, Path]],
+        more: Sequence[str] = (),
+        timeout: float = 0.0,
     ) -> Iterator[tuple[Path, command.CheckResult]]:
-        """Start the command of an option in a fresh folder, in which the user's files are shown;
-        (that folder, how it ended)."""
+        """Start the command of an option, and ``more`` words, in a fresh folder, in which the user's
+        files are shown; (that folder, how it ended)."""
         permit = held.permit(_KINDS[option], self._words[option])
         with tempfile.TemporaryDirectory(prefix="narrowdown-", ignore_cleanup_errors=True) as name:
             folder = Path(name)
@@ -173,11 +185,61 @@ class Program:
 
             def fill(text: str) -> list[str]:
                 holes = shlex.split(text)
-                return [_HOLE.sub(lambda hole: str(filled[hole[1]]), word) for word in holes]
+                words = [_HOLE.sub(lambda hole: str(filled[hole[1]]), word) for word in holes]
+                return [*words, *more]
 
             ran, _ = run_agreed(permit, folder, hidden, fill, timeout, "program")
             sys.stderr.write(f"{ran.stdout}{ran.stderr}")  # the probe's log
             yield folder, ran
+
+
+class Staying(Program):
+    """A program that is started once: each line of the pipe ``asks`` is a run, and each of ``answers``
+    says how it ended: empty, or why it failed."""
+
+    def __init__(self, chosen: Mapping[str, Any]) -> None:
+        super().__init__(chosen)
+        self._ended: command.CheckResult | Exception | None = None
+        self._compile: str = chosen["compile"]
+        folder = Path(tempfile.mkdtemp(prefix="narrowdown-"))
+        self._pipes = {name: folder / name for name in ("asks", "answers")}
+        for pipe in self._pipes.values():
+            os.mkfifo(pipe, 0o600)
+        # For both ways, so that neither side waits until the other has opened its end.
+        self._asks, self._answers = (pipe.open("r+b", 0) for pipe in self._pipes.values())
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def _follow(self) -> None:
+        """Run it to its end, which answers whoever waits."""
+        words = (self._compile, *map(str, self._pipes.values()))
+        try:
+            with self._started("program", lambda own: {"dir": own}, words) as (_, ran):
+                self._ended = ran
+        except Exception as error:
+            self._ended = error
+        self._answers.write(b"\n")
+
+    def version(self) -> str:
+        return self._said_version("program", "version")
+
+    def _ask(self, *places: Path) -> None:
+        """Have it do one thing. Raises ``EngineFault``, and what ``_started`` raises."""
+        self._asks.write(("\t".join(map(str, places)) + "\n").encode())
+        said = self._answers.readline().decode(errors="replace").strip()
+        if isinstance(self._ended, Exception):
+            raise self._ended
+        ran = command.CheckResult("exited", returncode=int(bool(said)), stderr=said)
+        _refuse(self._ended or ran, "program", building=True)
+
+    def run(self, folder: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        inputs, outputs = folder / "inputs.npz", folder / "outputs.npz"
+        exchange.write(inputs, feeds, "npz")
+        self._ask(folder / "model.onnx", inputs, outputs)
+        return exchange.read(outputs, "npz")
+
+    def save(self, folder: Path) -> dict[str, bytes]:
+        self._ask(folder / "model.onnx", folder / "part.pt2")
+        return {"part.pt2": (folder / "part.pt2").read_bytes()}
 
 
 class Engine:
@@ -213,9 +275,9 @@ class Engine:
 def make(spec: EngineSpec) -> Engine:
     """The engine of a spec. Raises ``EngineMissing`` where there is no program, or where it does
     not start; ``ValueError`` for options that do not go together; ``NotAgreed``."""
-    chosen = options.values(spec)
-    if not chosen["run"]:
-        raise EngineMissing(f"This engine is a program of your own. {DECLARATION.needs}")
+    chosen = {o.name: o.default for o in DECLARATION.options} | options.values(spec)
+    if not (chosen["run"] or chosen.get("program")):
+        raise EngineMissing(f"This engine is a program. {options.declared_as(spec.name).needs}")
     precision: str = chosen["precision"]
     low = precision in ("fp16", "bf16")
     if chosen["typed"] and not low:
@@ -230,7 +292,7 @@ def make(spec: EngineSpec) -> Engine:
                 f"The program '{first}' of this engine was not found; put it back, or give its full path."
             )
     covered = {path: d for each in commands for path, d in held.permit(*each).files.items()}
-    program = Program(chosen)
+    program = Staying(chosen) if chosen.get("program") else Program(chosen)
     version = program.version()
     device = chosen["device"] or machine.cpu()[0]
     scripts = hashlib.sha256(repr(sorted(covered.items())).encode()).hexdigest()
@@ -257,7 +319,7 @@ def make(spec: EngineSpec) -> Engine:
             latency="most of the time goes into starting the program.",
             threads="give the program's own option for it in its command.",
         ),
-        options=DECLARATION.options,
+        options=options.declared_as(spec.name).options,
         slots=1,
         # Given a file that has its types in it, the program that is told to keep to them needs no
         # conversion before.

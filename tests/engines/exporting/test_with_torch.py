@@ -1,19 +1,26 @@
 """The export itself, in a Python that has torch: NARROWDOWN_TORCH_PYTHON names it."""
 
 import os
-import shlex
+import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
+from narrowdown.engines import options
+from narrowdown.engines.backends import make
+from narrowdown.engines.backends.base import BuildRequest, Engine, EngineFault
+from narrowdown.engines.consent import Consent, Permit
+from narrowdown.engines.data import held
 from narrowdown.engines.exporting import launch
 from narrowdown.engines.problem import Exported
-from narrowdown.engines.spec import parse
 
+from ...consents import digests
 from ...docs.shown import ROOT
 
 PYTHON = os.environ.get("NARROWDOWN_TORCH_PYTHON", "")
@@ -146,20 +153,81 @@ def test_what_is_printed_for_pytorch_exports_a_module_that_works(tmp_path: Path)
     subprocess.run([sys.executable, script, *words], check=True)
 
 
-@pytest.mark.parametrize("mode", ["no", "yes"])
-def test_pytorch_computes_a_part_of_the_program(folder: Path, tmp_path: Path, mode: str) -> None:
-    """Fed with another value than it had there, as a search feeds a part."""
+@pytest.fixture(scope="module")
+def exported(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("exported")
     request = launch.Request(f"{folder}/program.py:Two", (str(folder / "named.npz"),), program=True)
-    launch.run_export(PYTHON, request, tmp_path)
-    whole, part = launch.find_model(tmp_path), tmp_path / "part.onnx"
-    onnx.utils.extract_model(whole, part, ["relu", "b"], ["add"])
-    fed = {"relu": np.full((2, 4), 3, np.float32), "b": np.full((2, 4), 2, np.float32)}
-    np.savez(tmp_path / "fed.npz", **fed)
-    spec = parse(launch.name_engine(f"torch:compile={mode}", PYTHON, tmp_path))
-    places = {"model": part, "inputs": tmp_path / "fed.npz", "outputs": tmp_path / "got.npz"}
-    command = shlex.split(spec.get("run").format(**places))
-    subprocess.run(command, check=True)
-    assert np.array_equal(np.load(tmp_path / "got.npz")["add"], np.full((2, 4), 5, np.float32))
+    launch.run_export(PYTHON, request, made)
+    return made
+
+
+def pytorch(exported: Path, mode: str) -> Engine:
+    """PyTorch as an engine, as a worker has it that was told of consent."""
+    return make(launch.name_engine(f"torch:compile={mode}", PYTHON, exported))
+
+
+def agreed(folder: Path) -> AbstractContextManager[None]:
+    """Consent to the program of that export."""
+    name = launch.name_engine("torch", PYTHON, folder)
+    (kind, words), script = options.commands(name)[0], folder / "pytorch"
+    return held.under(Consent((Permit(kind, words, files=digests(script)),)))
+
+
+FED = {"relu": np.full((2, 4), 3, np.float32), "b": np.full((2, 4), 2, np.float32)}
+
+
+@pytest.mark.parametrize("mode", ["no", "yes"])
+def test_pytorch_computes_a_part_of_the_program(exported: Path, tmp_path: Path, mode: str) -> None:
+    """Fed with another value than it had there, as a search feeds a part; twice by one process. What
+    it ran is a program by itself, which check.py takes."""
+    part = tmp_path / "part.onnx"
+    onnx.utils.extract_model(launch.find_model(exported), part, ["relu", "b"], ["add"])
+    with agreed(exported):
+        built = pytorch(exported, mode).build(BuildRequest(onnx.load(part), ""))
+        for factor in (1, 2):
+            fed = {name: factor * value for name, value in FED.items()}
+            assert np.array_equal(built.run(fed)["add"], np.full((2, 4), 5 * factor, np.float32))
+        (tmp_path / "part.pt2").write_bytes(built.save()["part.pt2"])
+    source = f"import torch; print(torch.export.load('{tmp_path}/part.pt2').module().code)"
+    code = subprocess.run([PYTHON, "-c", source], check=True, capture_output=True, text=True).stdout
+    assert "aten.add.Tensor(relu, b)" in code
+
+
+def test_what_is_read_in_place_of_a_tensor_and_other_weights_are_taken(exported: Path) -> None:
+    """As onnxruntime, which knows the edited model alone, computes it."""
+    model = onnx.load(launch.find_model(exported))
+    for node in model.graph.node:
+        node.input[:] = ["relu__fed" if name == "relu" else name for name in node.input]
+    model.graph.input.append(onnx.helper.make_tensor_value_info("relu__fed", 1, [2, 4]))
+    model.graph.output.append(onnx.helper.make_tensor_value_info("relu", 1, [2, 4]))
+    for weight in model.graph.initializer:
+        value = onnx.numpy_helper.to_array(weight)
+        if value.dtype == np.float32:
+            weight.CopyFrom(onnx.numpy_helper.from_array(value * np.float32(1.5), weight.name))
+    fed = {**np.load(exported / "inputs-0.npz"), "relu__fed": FED["relu"]}
+    names = [output.name for output in model.graph.output]
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    with agreed(exported):
+        got = pytorch(exported, "no").build(BuildRequest(model, "")).run(fed)
+    for name, value in zip(names, session.run(names, fed), strict=True):
+        np.testing.assert_allclose(got[name], value, rtol=1e-5, atol=1e-6)
+
+
+def test_a_node_that_the_exporter_has_not_made_is_refused(exported: Path) -> None:
+    model = onnx.load(launch.find_model(exported))
+    next(node for node in model.graph.node if node.op_type == "Relu").op_type = "Sigmoid"
+    fed = dict(np.load(exported / "inputs-0.npz"))
+    with agreed(exported), pytest.raises(EngineFault, match="no 'node_relu'") as caught:
+        pytorch(exported, "no").build(BuildRequest(model, "")).run(fed)
+    assert caught.value.status == "unsupported"
+
+
+def test_another_program_is_not_loaded(exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path, dirs_exist_ok=True)
+    launch.name_engine("torch", PYTHON, tmp_path)
     with (tmp_path / "program.pt2").open("ab") as program:
         program.write(b"x")
-    assert subprocess.run(command, check=False).returncode == 1, "not the one that was exported"
+    ran = subprocess.run(
+        [tmp_path / "pytorch", "no", "asks", "answers"], check=False, capture_output=True
+    )
+    assert (ran.returncode, b"not the program" in ran.stderr) == (1, True)

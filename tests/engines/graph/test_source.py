@@ -31,6 +31,7 @@ def exported(frames: str) -> onnx.NodeProto:
         (FRAMES, "models/vit.py:212"),  # the user's own frame, not torch's, and nobody's home
         ('File "vit.py", line 3, in forward', "vit.py:3"),
         (r'File "C:\work\models\vit.py", line 4, in forward', "models/vit.py:4"),
+        (FRAMES.replace("project/models", "torch/models"), "models/vit.py:212"),
         ("no frame at all", ""),
         ("", ""),
     ],

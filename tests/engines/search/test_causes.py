@@ -82,8 +82,12 @@ def test_the_document_says_of_each_cause_what_the_catalogue_says() -> None:
 def test_no_rule_names_what_is_not_in_the_catalogue() -> None:
     found = {rule.cause for group in RULES for rule in group.rules}
     found |= {name for name, _, _ in list_proven(Evidence(Findings(), CASE, [], "float32"))}
-    # An export is held against PyTorch by its own step: no rule over a case names it.
-    assert found | {"export"} == {kind.name for kind in KINDS}
+    assert found == {kind.name for kind in KINDS}
+
+
+def test_what_pytorch_does_not_compute_is_the_export_whatever_the_optimizers() -> None:
+    found = cause_of(Findings(optimizers=("Fusion",)), CASE, [], "float32", exported=True)
+    assert found.name == "export"
 
 
 @pytest.mark.parametrize(("runs", "cause"), [(1, "unknown"), (2, "nondeterminism")])

@@ -296,11 +296,14 @@ async def test_a_pytorch_program_is_exported_when_the_session_starts(
         said = form.query_one("#problem-torch_python", Text)
         await settle(pilot, lambda: "nowhere" in said.text)
         form.query_one("#torch_python", Input).value = made.python
+        form.query_one("#engine", Input).value = "torch:compile=yes"
+        (made.recorded / "program.pt2").touch()
         await press(pilot, "f5", until=lambda: bool(app.library.created))
     (problem,) = app.library.created
     assert (made.started, problem.flow) == (1, "pytorch")
     assert problem.exported.source == made.source
     assert Path(problem.model).name == made.model.name
+    assert problem.engine.startswith("torch:compile=yes,program=")
     assert [Path(path).name for path in problem.inputs] == ["inputs-0.npz"]
     assert not Path(problem.model).exists(), "no session was made of it here"
 

@@ -279,6 +279,8 @@ class SetupScreen(Hosted):
             flow=checks.flow(answers["flow"]),
             session=None,
             torch_python=answers["torch_python"].strip(),
+            engine=answers["engine"].strip(),
+            reference=answers["reference"].strip(),
         )
         with open_model(typed, partial(self.app.call_from_thread, self.host.say)) as named:
             answers = {**answers, **checks.show_exported(named)}
