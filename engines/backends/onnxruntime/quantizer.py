@@ -6,7 +6,6 @@ import logging
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import onnx
@@ -27,10 +26,23 @@ def quantize(
     activations in UINT8 with ranges seen on ``feeds``. ``operators``: QLinearConv and its like in
     place of Q/DQ pairs. ``more`` goes to ``onnxruntime.quantization.quantize_static``; types and
     methods are named. The model holds its weights."""
-    from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        CalibrationMethod,
+        QuantFormat,
+        QuantType,
+        quantize_static,
+    )
 
-    left = iter([feeds] if isinstance(feeds, Mapping) else feeds)
-    calibration = SimpleNamespace(get_next=lambda: next(left, None))
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        """SmoothQuant copies it, what is left as well, and goes through the copy."""
+
+        def __init__(self) -> None:
+            self.left = iter([feeds] if isinstance(feeds, Mapping) else list(feeds))
+
+        def get_next(self) -> Mapping[str, Array] | None:
+            return next(self.left, None)
+
     chosen = {"activation_type": "QUInt8", "weight_type": "QInt8", **more}
     for kind, enum in (
         ("activation_type", QuantType),
@@ -48,7 +60,7 @@ def quantize(
         source, target = Path(folder) / "float.onnx", Path(folder) / "quantized.onnx"
         onnx.save(model, str(source))
         quantize_static(
-            str(source), str(target), calibration, per_channel=per_channel,
+            str(source), str(target), Reader(), per_channel=per_channel,
             quant_format=QuantFormat.QOperator if operators else QuantFormat.QDQ, **chosen,
         )  # fmt: skip
         return onnx.load(str(target))

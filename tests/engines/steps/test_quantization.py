@@ -768,7 +768,7 @@ def test_what_did_not_calibrate_it_is_told_apart(
 def test_what_else_may_help_is_tried_with_its_number(opened: Any) -> None:
     """The engine's own part first, then the float model quantized anew; one scale a channel of the
     weights, or seven bits, mend no stream of channels scaled apart."""
-    walk = opened.step("quantization", trials=4)
+    walk = opened.step("quantization")
     rows = walk.finish.tables["candidates"]
     assert [r["what"] for r in rows] == [
         "computed literally",
@@ -776,7 +776,13 @@ def test_what_else_may_help_is_tried_with_its_number(opened: Any) -> None:
         "reduce_range",
         "symmetric",
         "per_channel",
+        "entropy",
+        "percentile",
+        "smooth",
     ]
+    smooth = rows.pop()
+    assert smooth["arguments"] == "extra_options={'SmoothQuant': True}"
+    assert smooth["passes"] or "neural-compressor is not correctly installed" in smooth["why"]
     assert not any(r["passes"] or r["why"] for r in rows)
     made = {r["what"]: r["literal"] for r in rows[1:]}
     assert made["as it is"] == pytest.approx(rows[0]["error"], rel=1e-3), (
