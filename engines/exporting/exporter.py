@@ -107,26 +107,28 @@ def load_source(source: str) -> Any:
     return found
 
 
-def open_module(found: Any) -> tuple[Any, Any]:
-    """(the module, example inputs or None) of what was named: a module, a function that gives one,
-    either of them with inputs beside it, or an exported program."""
+def open_module(found: Any) -> tuple[Any, Any, dict[str, Any]]:
+    """(the module, example inputs or None, what torch.onnx.export is told beside them) of what was
+    named: a module, a function that gives one, either of them with inputs beside it, and behind these
+    options of the export; or an exported program."""
     if isinstance(found, torch.export.ExportedProgram):
-        return found.module(), found.example_inputs
+        return found.module(), found.example_inputs, {}
     if inspect.isclass(found) or not isinstance(found, torch.nn.Module | tuple):
         if not callable(found):
             raise Fault(
                 f"A {type(found).__name__} was named; name a module or a function that gives one."
             )
         found = found()
-    given = None
-    if isinstance(found, tuple) and len(found) == 2:
-        found, given = found
+    given, options = None, dict[str, Any]()
+    if isinstance(found, tuple) and len(found) in (2, 3):
+        found, given, *more = found
+        options = dict(*more)
     if not isinstance(found, torch.nn.Module):
         raise Fault(
             f"What was named gives {type(found).__name__}; it must give an nn.Module, or a module and "
             "its example inputs."
         )
-    return found, given
+    return found, given, options
 
 
 # -- inputs
@@ -524,7 +526,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     if MISSING:
         raise Fault(f"This interpreter has no torch that works ({MISSING}).")
     out = Path(request["out"])
-    module, given = open_module(load_source(request["source"]))
+    module, given, options = open_module(load_source(request["source"]))
     was_training, name = False, Path(request["source"]).stem
     if not request["source"].endswith(".pt2"):
         was_training, name = module.training, type(module).__name__
@@ -553,7 +555,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
         "steady": steady,
         "samples": len(samples),
     }
-    program, model = export_onnx(module, args, kwargs)
+    program, model = export_onnx(module, args, {"kwargs": kwargs, **options})
     weights = (value.const_value for value in model.graph.initializers.values())
     size = sum(weight.nbytes for weight in weights if weight is not None)
     program.save(str(out / f"{name}.onnx"), external_data=size > 1 << 30)
@@ -603,14 +605,14 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def export_onnx(module: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+def export_onnx(module: Any, args: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
     """(the exported program, the ONNX model) as torch.onnx makes them. Raises Fault."""
     try:
         import onnxscript  # noqa: F401
     except ImportError:
         raise Fault("torch.onnx needs onnxscript: pip install onnxscript.") from None
     with contextlib.redirect_stdout(sys.stderr):
-        made = torch.onnx.export(module, args, kwargs=kwargs, dynamo=True, verbose=False)
+        made = torch.onnx.export(module, args, dynamo=True, verbose=False, **options)
     if made is None:
         raise Fault("torch.onnx.export gave no program.")
     return made, made.model

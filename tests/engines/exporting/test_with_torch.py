@@ -49,6 +49,10 @@ def given():
     return Two(), {"a": torch.randn(2, 4), "b": torch.randn(2, 4)}
 
 
+def told():
+    return Two(), {"a": torch.randn(2, 4)}, {"opset_version": 21, "dynamic_shapes": {"a": {0: "n"}}}
+
+
 class Draws(nn.Module):
     def forward(self, x):
         return x + torch.rand_like(x)
@@ -114,6 +118,14 @@ def test_several_samples_and_inputs_of_the_function(folder: Path, tmp_path: Path
     assert own.recorded.count("golden-") == 1
 
 
+def test_what_the_function_says_of_the_export_is_done(folder: Path, tmp_path: Path) -> None:
+    found = export(folder, "program.py:told", out=tmp_path)
+    model = onnx.load(launch.find_model(tmp_path))
+    assert [each.version for each in model.opset_import if not each.domain] == [21]
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
+    assert (found.steady, found.unpaired) == (True, "")
+
+
 def test_an_exported_program(folder: Path, tmp_path: Path) -> None:
     found = export(folder, "program.pt2", out=tmp_path)
     assert (found.steady, found.training) == (True, False)
@@ -130,7 +142,7 @@ def test_a_module_that_draws_is_not_steady(folder: Path, tmp_path: Path) -> None
         (
             "program.py:bad",
             (),
-            "program.py', line 31, stopped with ValueError: the weights are gone",
+            "program.py', line 35, stopped with ValueError: the weights are gone",
         ),
         ("program.py:Two", (), "give --inputs FILE with a, b"),
         ("program.py:Two", ("whole.pt",), "more than tensors"),
