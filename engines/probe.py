@@ -148,7 +148,7 @@ class Unroll(Probe, frozen=True, tag="unroll", kw_only=True):
 
 class Requantize(Probe, frozen=True, tag="requantize", kw_only=True):
     """Quantize the float original, which ``reference`` names, anew, as this model is and with what
-    ``trial`` changes (``engines.workers.requantizing``), without the nodes ``left_out``, calibrated
+    ``trial`` changes (``engines.graph.quantized.TRIALS``), without the nodes ``left_out``, calibrated
     on ``samples``. -> facts: ``model`` digest."""
 
     model: str

@@ -18,15 +18,19 @@ import msgspec
 from narrowdown.engines import faults, installed
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault, EngineMissing
+from narrowdown.engines.backends.onnxruntime.quantizer import quantize
 from narrowdown.engines.checker import command, environment
 from narrowdown.engines.checker.private_copies import run_agreed
 from narrowdown.engines.consent import CHECK
-from narrowdown.engines.data import InputProblem, held, polygraphy, samples
+from narrowdown.engines.data import InputProblem, held, originals, polygraphy, samples
 from narrowdown.engines.data.arrays import widen_for_file
+from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.graph import ModelProblem, control_models, filekind, load, sanitize
 from narrowdown.engines.graph.cut import Cut
+from narrowdown.engines.graph.quantized import TRIALS, find_settings, list_left_out
 from narrowdown.engines.graph.ranges import ALL
+from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.known import construct
 from narrowdown.engines.known.entry import Construction
 from narrowdown.engines.known.table import TableProblem, recall
@@ -53,7 +57,6 @@ from narrowdown.engines.workers import (
     captures,
     measure,
     part,
-    requantizing,
     stating,
     unrolling,
 )
@@ -140,7 +143,7 @@ def _dispatch_probe(probe: AnyProbe, store: Store, progress: Say) -> Measurement
         case Unroll():
             return unrolling.unroll_model(probe, store, progress)
         case Requantize():
-            return requantizing.requantize(probe, store)
+            return _requantize(probe, store)
         case LoadInputs():
             model = load.load(store, probe.model)
             run = (
@@ -461,3 +464,22 @@ def _measure_check(
         run_seconds=ran.seconds,
         nodes=nodes,
     )
+
+
+def _requantize(probe: Requantize, store: Store) -> Measurement:
+    """Answer the probe. Raises ``ModelProblem``, ``InputProblem``, ``Damaged``."""
+    model = load.load(store, probe.model)
+    original = originals.load_original(store, model, probe.reference)
+    settings = find_settings(model.index)
+    if original is None or not settings:
+        raise ModelProblem(
+            "it takes the float original, and a model with weights and activations as codes."
+        )
+    left = [*list_left_out(model.index), *probe.left_out]
+    feeds = [load_feed(store, probe.inputs, sample) for sample in probe.samples]
+    whole = standing_alone(original.proto, original.weights_dir)
+    try:
+        made = quantize(whole, feeds, nodes_to_exclude=left, **{**settings, **TRIALS[probe.trial]})
+    except (ValueError, RuntimeError, KeyError, TypeError, IndexError) as error:
+        raise ModelProblem(f"onnxruntime.quantization did not do it: {error}") from error
+    return Measurement(facts={"model": load.save(store, made)})

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 import numpy as np
 import onnx
@@ -31,11 +32,12 @@ from narrowdown.engines.backends.base import (
     check_names,
     list_capabilities,
 )
-from narrowdown.engines.backends.command import DECLARATION, TORCH, exchange
+from narrowdown.engines.backends.command import DECLARATION, TORCH
 from narrowdown.engines.backends.marks import with_outputs
 from narrowdown.engines.checker import command
 from narrowdown.engines.checker.private_copies import run_agreed
-from narrowdown.engines.data import InputProblem, held
+from narrowdown.engines.data import InputProblem, files, held, polygraphy
+from narrowdown.engines.data.arrays import widen_for_file, write_npy, write_npz
 from narrowdown.engines.faults import signal_name
 from narrowdown.engines.graph import ModelProblem, external, protos, schema
 from narrowdown.engines.graph.standing_alone import write_with_weights
@@ -145,9 +147,9 @@ class Program:
         """What the program gives for these values. Raises ``EngineFault``."""
 
         def places(own: Path) -> dict[str, Path]:
-            inputs = exchange.place(own, "inputs", self._form)
-            exchange.write(inputs, feeds, self._form)
-            outputs = exchange.place(own, "outputs", self._form)
+            inputs = place_values(own, "inputs", self._form)
+            write_values(inputs, feeds, self._form)
+            outputs = place_values(own, "outputs", self._form)
             return {
                 "model": folder / "model.onnx", "engine": folder / "engine", "inputs": inputs, "outputs": outputs, "dir": own,
             }  # fmt: skip
@@ -156,7 +158,7 @@ class Program:
             # Without a build command it is here that a model is refused.
             _refuse(ran, "program", building=not self._words["build"])
             try:
-                return exchange.read(exchange.place(own, "outputs", self._form), self._form)
+                return read_values(place_values(own, "outputs", self._form), self._form)
             except InputProblem as problem:
                 said = str(problem)
                 raise EngineFault(
@@ -233,9 +235,9 @@ class Staying(Program):
 
     def run(self, folder: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
         inputs, outputs = folder / "inputs.npz", folder / "outputs.npz"
-        exchange.write(inputs, feeds, "npz")
+        write_values(inputs, feeds, "npz")
         self._ask(folder / "model.onnx", inputs, outputs)
-        return exchange.read(outputs, "npz")
+        return read_values(outputs, "npz")
 
     def save(self, folder: Path) -> dict[str, bytes]:
         self._ask(folder / "model.onnx", folder / "part.pt2")
@@ -383,3 +385,39 @@ def _heard(ran: command.CheckResult) -> str:
         if (ran.stderr.strip() or ran.stdout.strip())
         else "It said nothing."
     )
+
+
+def place_values(folder: Path, name: str, form: str) -> Path:
+    """``inputs.npz``, ``inputs.json``, or the folder ``inputs``."""
+    return folder / (name if form == "npy" else f"{name}.{form}")
+
+
+def write_values(path: Path, feeds: Mapping[str, Array], form: str) -> None:
+    """What a program is fed, by name. In a folder a name's odd characters are written as in a URL.
+    Raises ``OSError``."""
+    if form == "npz":
+        write_npz(path, feeds)
+    elif form == "json":
+        polygraphy.write_inputs(
+            path, [{name: widen_for_file(value) for name, value in feeds.items()}]
+        )
+    else:
+        path.mkdir()
+        for name, value in feeds.items():
+            with (path / f"{quote(name, safe='')}.npy").open("wb") as file:
+                write_npy(file, widen_for_file(value))
+
+
+def read_values(path: Path, form: str) -> dict[str, Array]:
+    """What a program gave, by name. Raises ``InputProblem`` with a sentence: there is nothing, or
+    it cannot be read."""
+    if not path.exists():
+        raise InputProblem(f"It wrote no '{path.name}'.")
+    if form == "npz":
+        return files.read_npz(path)
+    if form == "json":
+        feeds = polygraphy.read_inputs(path)
+        return feeds[0] if feeds else {}
+    return {
+        unquote(file.stem): np.array(files.read_npy(file)) for file in sorted(path.glob("*.npy"))
+    }

@@ -15,12 +15,12 @@ from onnx import TensorProto, helper
 
 from narrowdown.engines.graph import load
 from narrowdown.engines.graph.load import build_index
-from narrowdown.engines.graph.origin import Place, find_folded, find_origins
 from narrowdown.engines.graph.typed import to_precision, to_rounded
 from narrowdown.engines.graph.unroll import find_inside
 from narrowdown.engines.probe import Measure
 from narrowdown.engines.search.workaround_facts import list_facts
 from narrowdown.engines.store import Store
+from narrowdown.engines.workers.workaround_model import Place, find_folded, find_origins
 from tests.gpu import models
 
 from .conftest import Session
