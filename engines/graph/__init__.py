@@ -170,20 +170,17 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         return tuple(kinds[kind] for kind in described)
 
     @cached_property
-    def _copies(self) -> dict[str, list[int]]:
-        """Nodes by their name without iterations: of a node of a body all that stand in its place."""
-        found: dict[str, list[int]] = {}
-        for node in self.nodes:
-            found.setdefault(_ITERATION.sub("/", node.name), []).append(node.id)
-        return found
+    def _in_bodies(self) -> tuple[str, ...]:
+        """By node id its name in the body that it was copied of, without iterations; "" of none."""
+        names = (node.name for node in self.nodes)
+        return tuple(_ITERATION.sub("/", n) if _ITERATION.search(n) else "" for n in names)
 
     def with_copies(self, nodes: Iterable[int]) -> tuple[int, ...]:
         """These nodes and, of nodes of a body, their copies in all iterations, ascending: an engine
         that runs the loop has one node for all of them."""
-        found = set(nodes)
-        copied = {name for n in found if _ITERATION.search(name := self.nodes[n].name)}
-        found.update(c for name in copied for c in self._copies[_ITERATION.sub("/", name)])
-        return tuple(sorted(found))
+        kept = set(nodes)
+        copied = {self._in_bodies[n] for n in kept} - {""}
+        return tuple(n for n, name in enumerate(self._in_bodies) if n in kept or name in copied)
 
     def _describe(self, node: Node) -> str:
         read, made = ([self.tensors[t] for t in ids] for ids in (node.reads, node.outputs))

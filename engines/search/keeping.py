@@ -113,8 +113,7 @@ class Keeping:
         best: Best | None = yield from keep_fewest(hunt, likely, self._try_on)
         if best is None:
             return self._tell("whole", sets.everything, whole)
-        keep = ask.index.with_copies(best.keep)
-        return (yield from self._finish(msgspec.structs.replace(best, keep=keep)))
+        return (yield from self._finish(best))
 
     def _list_likely(self) -> Sub[NodeSet]:
         """The nodes that are accused; where nobody is, what the reference takes beyond the storage
@@ -159,7 +158,6 @@ class Keeping:
         """A set on what was set apart, and on samples made near the session's. What is wrong there
         joins, as far as everything kept is right on it, with all of its batch that can be told."""
         sets, before = self.sets, frozenset(self.sets.seen)
-        keep = self.ask.index.with_copies(keep)
         given: Measurement = yield from sets.measure(keep, self.everywhere)
         basis = msgspec.structs.replace(sets.basis, held=sets.basis.held - before)
         tried: Tried = yield from try_unseen(
@@ -203,11 +201,11 @@ class Keeping:
         """The set built once more, to be kept, and where threads may race run as often as shows one
         failure in seven; what it costs, and its file."""
         ask, sets, rule = self.ask, self.sets, self.ask.criterion
-        tried, seen = self.tried[best.keep]
+        (tried, seen), keep = self.tried[best.keep], ask.index.with_copies(best.keep)
         sets.seen = set(seen)
         given: Measurement = yield from self.oracle.feed(
             self.everywhere,
-            keep=frozenset(best.keep),
+            keep=frozenset(keep),
             runs=max(RUNS, self.oracle.runs) if has_threads(ask.ctx) else 0,
             save="workaround",
         )
@@ -218,10 +216,10 @@ class Keeping:
         lost: Measurement = yield from sets.measure(best.keep, self._list_near(self.lost))
         wrong = tell_apart(restrict(lost, self.lost), rule, sets.basis)
         unseen = add_made(unseen, wrong, rule, plain=0)
-        kept = self._tell("found", best.keep, join_answers([given, near]), unseen)
+        kept = self._tell("found", keep, join_answers([given, near]), unseen)
         missed = {*tell_apart(given, rule, sets.basis).missed, *tried.failing}
         cure, files = yield from write_out(ask, kept.tried, sets.basis, tried, len(missed))
-        times = yield from measure_seconds(ask, ask.whole(self.everywhere, best.keep))
+        times = yield from measure_seconds(ask, ask.whole(self.everywhere, keep))
         slower = f"; {said}" if (said := say_seconds(*times)) else ""
         cure = msgspec.structs.replace(cure, minimal=best.each, cost=f"{cure.cost}{slower}")
         return msgspec.structs.replace(kept, tried=cure, files=files or kept.files)
@@ -354,7 +352,7 @@ class KeptSets:
 
     def elsewhere(self, keep: NodeSet) -> Ask:
         """The question about this set that ``try_unseen`` asks of inputs of its own."""
-        kept = frozenset(keep)
+        kept = frozenset(self.oracle.index.with_copies(keep))
         return lambda inputs, samples: self.oracle.feed(
             samples, inputs=inputs, keep=kept, build=None
         )
