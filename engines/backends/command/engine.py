@@ -279,7 +279,7 @@ def make(spec: EngineSpec) -> Engine:
     not start; ``ValueError`` for options that do not go together; ``NotAgreed``."""
     chosen = {o.name: o.default for o in DECLARATION.options} | options.values(spec)
     if not (chosen["run"] or chosen.get("program")):
-        raise EngineMissing(f"This engine is a program. {options.declared_as(spec.name).needs}")
+        raise EngineMissing(options.declared_as(spec.name).needs)
     precision: str = chosen["precision"]
     low = precision in ("fp16", "bf16")
     if chosen["typed"] and not low:
