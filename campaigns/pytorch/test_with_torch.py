@@ -19,9 +19,8 @@ from narrowdown.engines.consent import Consent, Permit
 from narrowdown.engines.data import held
 from narrowdown.engines.exporting import launch
 from narrowdown.engines.problem import Exported
-
-from ...consents import digests
-from ...docs.shown import ROOT
+from tests.consents import digests
+from tests.docs.shown import ROOT
 
 PYTHON = os.environ.get("NARROWDOWN_TORCH_PYTHON", "")
 pytestmark = [
