@@ -397,9 +397,7 @@ def sign_failure(result: SampleResult, rule: Criterion, sample: str) -> Signatur
 
 def judge_whole(measurement: Measurement, criterion: Criterion) -> Verdict:
     """The whole model: fails when any output of any result, in any run, is over its limit."""
-    if measurement.assumed:
-        return Verdict(measurement.assumed)
-    if measurement.status != "ok":
+    if measurement.assumed or measurement.status != "ok":
         return _unresolved(measurement)
     results = [r for run in measurement.each_run for r in run]
     if not any(r.outputs for r in results):
@@ -465,9 +463,7 @@ def judge_check(measurement: Measurement, criterion: Criterion) -> Verdict:
     other exit code than 0 fails. Regexes search stdout with stderr right behind it. A checker that
     died or timed out is unresolved, and so is one that printed too much to be searched where a
     match would decide."""
-    if measurement.assumed:
-        return Verdict(measurement.assumed)
-    if measurement.status != "ok":
+    if measurement.assumed or measurement.status != "ok":
         return _unresolved(measurement)
     facts = measurement.facts
     if facts.get("timed_out"):
@@ -574,6 +570,9 @@ def _judge_status(measurement: Measurement, signature: Signature) -> Verdict:
 
 
 def _unresolved(measurement: Measurement) -> Verdict:
+    """Of what was not measured, or was assumed."""
+    if measurement.assumed:
+        return Verdict(measurement.assumed)
     status = measurement.status
     if status == "ok" or status == "cancelled" or status == "fault":
         return Verdict("unresolved", "error", detail=measurement.message)

@@ -116,10 +116,9 @@ def say_curve(rows: Sequence[CurveRow], rule: Criterion, verdict: str, carrier: 
     token = find_token(rows)
     if token is None or token.answer is None:
         return f"{told} No token changes." if rows[0].answer else told
-    what = "no near tie"
-    if token.tie:
-        what = "a near tie, which what is allowed may turn: harmless"
     margin = token.answer.margin
-    by = f"The reference prefers its own by {margin:.3g}; that is {what}."
-    begun = f"{told} The first token that changes is that of step {token.step}."
-    return f"{begun} {'Its scores are infinite or NaN.' if margin >= HUGE else by}"
+    what = "a near tie, which what is allowed may turn: harmless" if token.tie else "no near tie"
+    scores = f"The reference prefers its own by {margin:.3g}; that is {what}."
+    if margin >= HUGE:
+        scores = "Its scores are infinite or NaN."
+    return f"{told} The first token that changes is that of step {token.step}. {scores}"

@@ -3,18 +3,18 @@
 
 import msgspec
 
-BINS = 32
 ROWS, COLUMNS = 24, 48
 
 
 class Values(msgspec.Struct, frozen=True):
-    """One output. ``expected`` and ``actual`` count the finite elements in ``BINS`` equal bins from
-    ``low`` to ``high``; ``*_nonfinite`` the others. ``grid``: the largest difference in each of at
-    most ``ROWS`` x ``COLUMNS`` tiles, over the largest expected magnitude, ``HUGE`` where only one
-    of the two is finite; of the axes longer than 1 the last runs to the right, the others down.
-    ``kinds`` has a letter for each tile: what is there and is not finite on one side alone, ``n``
-    NaN or ``i`` infinity of the engine's, ``r`` one of the reference's, else a dot; none in files
-    of earlier versions. ``*_nan``: how many of the elements that are not finite are NaN."""
+    """One output. ``expected`` and ``actual`` add up to how many elements are finite, from ``low`` to
+    ``high`` (earlier versions wrote them as 32 bins); ``*_nonfinite`` count the others. ``grid``: the
+    largest difference in each of at most ``ROWS`` x ``COLUMNS`` tiles, over the largest expected
+    magnitude, ``HUGE`` where only one of the two is finite; of the axes longer than 1 the last runs
+    to the right, the others down. ``kinds`` has a letter for each tile: what is there and is not
+    finite on one side alone, ``n`` NaN or ``i`` infinity of the engine's, ``r`` one of the
+    reference's, else a dot; none in files of earlier versions. ``*_nan``: how many of the elements
+    that are not finite are NaN."""
 
     output: str
     dtype: str

@@ -240,15 +240,8 @@ class _Loading:
         self.warnings: dict[str, None] = {}
         self.guesses: dict[str, None] = {}
         self.large: dict[str, float] = {}  # by input, where a given one is beyond what FP16 holds
-        odd = next(
-            (
-                w.tensor
-                for w in self.wanted.values()
-                if w.tensor.dtype in ("", "sequence", "optional")
-            ),
-            None,
-        )
-        if odd is not None:
+        tensors = (wanted.tensor for wanted in self.wanted.values())
+        if odd := next((t for t in tensors if t.dtype in ("", "sequence", "optional")), None):
             raise InputProblem(
                 f"The model's input '{odd.name}' is no plain tensor (a sequence, say); such models cannot be fed here."
             )
@@ -651,8 +644,7 @@ class _Loading:
                 near = suggestion(name, arrays, " ")
                 do = f" Save the array under the name '{name}'." if arrays and not near else ""
                 raise InputProblem(f"'{source}' lacks the input '{name}' ({has}).{wants}{near}{do}")
-        extra = [name for name in arrays if name not in self.wanted]
-        if extra:
+        if extra := [name for name in arrays if name not in self.wanted]:
             self.warnings[
                 f"'{source}' also holds {_list_names(extra)}, which the model does not have: ignored."
             ] = None
@@ -719,19 +711,13 @@ class _Loading:
         )
 
     def _check_shape(self, array: Array, wanted: _Wanted, source: str) -> None:
-        name, dims = wanted.tensor.name, wanted.dims
-        if dims is None:
-            return
-        where = f"The input '{name}' in '{source}' has the shape {list(array.shape)}"
-        if len(dims) != array.ndim or any(
-            isinstance(d, int) and d != n for d, n in zip(dims, array.shape, strict=False)
-        ):
-            hint = (
-                " A batch dimension in front seems to be missing."
-                if len(dims) == array.ndim + 1
-                else ""
+        if not _fits(wanted.dims, array.shape):
+            missing = len(wanted.dims or ()) == array.ndim + 1
+            hint = " A batch dimension in front seems to be missing." if missing else ""
+            raise InputProblem(
+                f"The input '{wanted.tensor.name}' in '{source}' has the shape {list(array.shape)}, and the model wants "
+                f"{_show_dims(wanted.dims)}.{hint}"
             )
-            raise InputProblem(f"{where}, and the model wants {_show_dims(dims)}.{hint}")
 
     # -- random by role
 
@@ -780,29 +766,18 @@ class _Loading:
         """Of each input. Raises ``InputProblem``."""
         shapes: dict[str, tuple[int, ...]] = {}
         symbols: dict[str, int] = {}
+        given = {**real, **self.probe.shapes}
         for name, wanted in self.wanted.items():
             if name in made:
                 shapes[name] = made[name].shape
-                continue
-            told = tuple(self.probe.shapes.get(name, real.get(name, ())))
-            if name not in self.probe.shapes and name not in real:
-                continue
-            if wanted.dims is not None:
-                fits = len(told) == len(wanted.dims) and all(
-                    isinstance(d, str) or d == n for d, n in zip(wanted.dims, told, strict=True)
-                )
-                if not fits:
+            elif name in given:
+                shapes[name] = told = tuple(given[name])
+                if not _fits(wanted.dims, told):
                     raise InputProblem(
                         f"The shape {list(told)} given for '{name}' does not fit the model's {_show_dims(wanted.dims)}."
                     )
-                symbols.update(
-                    {
-                        d: n
-                        for d, n in zip(wanted.dims, told, strict=True)
-                        if isinstance(d, str) and d
-                    }
-                )
-            shapes[name] = told
+                named = zip(wanted.dims or (), told, strict=False)
+                symbols.update({d: n for d, n in named if isinstance(d, str) and d})
         for name, wanted in self.wanted.items():
             if name not in shapes:
                 shapes[name] = self._guessed_shape(wanted, symbols)
@@ -896,10 +871,10 @@ def batch_dimension(model: StoredModel) -> str:
     index = model.index
     if not index.inputs or not index.outputs:
         return "none"
-    inputs = [_declared_shape(model, index.tensors[t]) for t in index.inputs]
-    outputs = [_declared_shape(model, index.tensors[t]) for t in index.outputs]
-    firsts = [dims[0] if dims else None for dims in inputs]
-    lasts = [dims[0] if dims else None for dims in outputs]
+    firsts, lasts = (
+        [(_declared_shape(model, index.tensors[t]) or [None])[0] for t in ends]
+        for ends in (index.inputs, index.outputs)
+    )
     if any(isinstance(d, str) for d in firsts):
         # Exporters often leave outputs' dimensions unnamed or name them anew; whether they follow
         # the batch, the run shows.
@@ -1079,6 +1054,14 @@ def _find_feed(folder: Path, name: str) -> _Feed:
 
 def _is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or (dtype.isbuiltin == 2 and "float" in dtype.name)
+
+
+def _fits(dims: Dims | None, shape: Sequence[int]) -> bool:
+    """Whether an input that is declared so takes a value of this shape."""
+    return dims is None or (
+        len(dims) == len(shape)
+        and all(isinstance(d, str) or d == n for d, n in zip(dims, shape, strict=True))
+    )
 
 
 def _show_dims(dims: Dims | None) -> str:

@@ -18,6 +18,7 @@ the user runs it, never from the export.
 
 import contextlib
 import difflib
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -299,28 +300,18 @@ def following(
     module gives; copies of it where the path is ``wanted``, as what follows may write into it."""
     copied = frozenset(wanted)
     handles = []
-    paths: dict[int, str] = {}
-    for path, part in module.named_modules():
-        paths.setdefault(id(part), path)
 
-    def enter(path: str) -> Any:
-        def hook(*_: Any) -> None:
-            recorder.scopes.append(path)
+    def enter(path: str, *_: Any) -> None:
+        recorder.scopes.append(path)
 
-        return hook
+    def leave(path: str, _module: Any, _args: Any, out: Any) -> None:
+        recorder.scopes.pop()
+        kept = [t.detach().clone() if path in copied else tuple(t.shape) for t in leaves(out)]
+        outputs.setdefault(path, []).append(kept)
 
-    def leave(path: str) -> Any:
-        def hook(_module: Any, _args: Any, out: Any) -> None:
-            recorder.scopes.pop()
-            kept = [t.detach().clone() if path in copied else tuple(t.shape) for t in leaves(out)]
-            outputs.setdefault(path, []).append(kept)
-
-        return hook
-
-    for _, part in module.named_modules():
-        path = paths[id(part)]
-        handles.append(part.register_forward_pre_hook(enter(path)))
-        handles.append(part.register_forward_hook(leave(path)))
+    for path, part in module.named_modules():  # one that stands in several places once
+        handles.append(part.register_forward_pre_hook(functools.partial(enter, path)))
+        handles.append(part.register_forward_hook(functools.partial(leave, path)))
     try:
         yield
     finally:
@@ -512,10 +503,8 @@ def find_constants(
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
     """The fixed shape of an ONNX value; None where it is not fixed or not known."""
-    shape = value.shape
-    if shape is None or not all(isinstance(d, int) for d in shape):
-        return None
-    return tuple(int(d) for d in shape)
+    fixed = value.shape is not None and all(isinstance(d, int) for d in value.shape)
+    return tuple(value.shape) if fixed else None
 
 
 # -- the whole
@@ -561,6 +550,18 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     program.save(str(out / f"{name}.onnx"), external_data=size > 1 << 30)
     if request["program"]:
         torch.export.save(program.exported_program, out / "program.pt2")
+    inner, differences = dict[str, Any](), dict[str, list[dict[str, str]]]()
+    folded = dict[str, dict[str, str]]()
+    try:
+        by_module = pair_program(program.exported_program, outputs)
+        folded = find_constants(model, (args, kwargs), module, by_module)
+        inner, differences = record_inner(
+            module, (args, kwargs), program, first.calls, by_module, request["bytes"]
+        )
+    except (
+        Exception
+    ) as error:  # what cannot be paired is left out: the outputs are there all the same
+        said["unpaired"] = f"{type(error).__name__}: {error}"[:300]
     names = [value.name for value in model.graph.inputs]
     finals = [value.name for value in model.graph.outputs]
     for number, (call, outs) in enumerate(zip(samples, golden, strict=True)):
@@ -574,29 +575,11 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
             out / f"inputs-{number}.npz",
             **{n: as_array(t) for n, t in zip(names, feeds, strict=True)},
         )
-        if number:
-            np.savez(
-                out / f"golden-{number}.npz",
-                **{n: as_array(t) for n, t in zip(finals, outs, strict=True)},
-            )
-    values = {n: as_array(t) for n, t in zip(finals, golden[0], strict=True)}
-    differences, folded = dict[str, list[dict[str, str]]](), dict[str, dict[str, str]]()
-    try:
-        by_module = pair_program(program.exported_program, outputs)
-        folded = find_constants(model, (args, kwargs), module, by_module)
-        inner, differences = record_inner(
-            module, (args, kwargs), (program, model), (first.calls, by_module), request["bytes"]
-        )
-        values = {**inner, **values}
-        pairs = len(inner)
-    except (
-        Exception
-    ) as error:  # what cannot be paired is left out: the outputs are there all the same
-        pairs, said["unpaired"] = 0, f"{type(error).__name__}: {error}"[:300]
-    np.savez(out / "golden-0.npz", **values)
+        given = {n: as_array(t) for n, t in zip(finals, outs, strict=True)}
+        np.savez(out / f"golden-{number}.npz", **({} if number else inner) | given)
     return {
         **said,
-        "pairs": pairs,
+        "pairs": len(inner),
         "outputs": finals,
         "inputs": names,
         "differences": differences,
@@ -621,18 +604,17 @@ def export_onnx(module: Any, args: Any, options: Mapping[str, Any]) -> tuple[Any
 def record_inner(
     module: Any,
     call: Any,
-    made: tuple[Any, Any],
-    eager: tuple[Sequence[Call], Mapping[str, tuple[str, int]]],
+    program: Any,
+    calls: Sequence[Call],
+    by_module: Mapping[str, tuple[str, int]],
     most: int,
 ) -> tuple[dict[str, Any], dict[str, list[dict[str, str]]]]:
     """(inner values of eager PyTorch by ONNX tensor, what differs by module)."""
-    program, model = made
-    calls, by_module = eager
     theirs = Recorder()
     run_program(program.exported_program, call, theirs)
     same = align(calls, theirs.calls)
     last = {c.node: place for place, c in enumerate(theirs.calls)}
-    tensors = {v.name: v for node in model.graph for v in node.outputs if v.name}
+    tensors = {v.name: v for node in program.model.graph for v in node.outputs if v.name}
     by_module = {n: p for n, p in by_module.items() if n in tensors}
     sizes = {name: 4 * math.prod(shape_of(v) or ()) for name, v in tensors.items()}  # bytes
     room, chosen = most, dict[str, int]()
@@ -644,9 +626,9 @@ def record_inner(
             break
         placed[name] = path, place
     for node, place in last.items():
-        if node not in tensors or node in placed or place not in same:
-            continue
-        if shape_of(tensors[node]) not in (theirs.calls[place].shape, theirs.calls[place].given):
+        known = node in tensors and node not in placed and place in same
+        made = theirs.calls[place]
+        if not known or shape_of(tensors[node]) not in (made.shape, made.given):
             continue
         room -= sizes[node]
         if room < 0:
@@ -665,7 +647,7 @@ def record_inner(
         }
     differences = find_differences(calls, theirs.calls)
     for scope, said in find_attributes(
-        model, {n: theirs.calls[p] for n, p in last.items()}
+        program.model, {n: theirs.calls[p] for n, p in last.items()}
     ).items():
         differences[scope] = (said + differences.get(scope, []))[:SAID]
     return values, differences

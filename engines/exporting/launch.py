@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -49,13 +50,6 @@ class ExportFault(Exception):
 
 class NoTorch(ExportFault):
     """No interpreter here has torch."""
-
-
-class _Told(msgspec.Struct, frozen=True):
-    """What ``export.json`` holds beside fields of an ``Exported``."""
-
-    fault: str = ""
-    samples: int = 0
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -136,21 +130,19 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
         log.seek(0)
         printed = log.read()[-4096:].decode("utf-8", "replace").splitlines()[-LINES:]
     try:
-        written = (folder / TOLD).read_bytes()
-        found = decoding.decode(written, _Told)
-        golden = "+".join(str(folder / f"golden-{number}.npz") for number in range(found.samples))
-        ours = {"source": request.source, "recorded": f"golden:files={golden}"}
-        exported = msgspec.convert({**decoding.decode(written), **ours}, Exported)
-    except (OSError, ValueError):
+        found = decoding.decode((folder / TOLD).read_bytes(), dict[str, Any])
+        if fault := found.get("fault"):
+            raise ExportFault(str(fault))
+        files = (str(folder / f"golden-{n}.npz") for n in range(int(found.get("samples", 0))))
+        ours = {"source": request.source, "recorded": f"golden:files={'+'.join(files)}"}
+        return msgspec.convert({**found, **ours}, Exported)
+    except (OSError, TypeError, ValueError):
         how = (
             f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         )
         raise ExportFault(
             f"The export of '{request.source}' ended without a result ({how}).", tuple(printed)
         ) from None
-    if found.fault:
-        raise ExportFault(found.fault)
-    return exported
 
 
 def name_engine(text: str, python: str, folder: Path) -> str:

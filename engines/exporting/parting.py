@@ -13,6 +13,7 @@ departure is as large against that.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from itertools import takewhile
 from typing import Literal
 
 import msgspec
@@ -75,7 +76,7 @@ class Parted(msgspec.Struct, frozen=True):
     departs; None where it was not asked, or could not compute it. ``amplified``: something is off, and
     what makes it is right by itself, so it makes rounding before it larger."""
 
-    index: GraphIndex | None = None
+    index: GraphIndex = GraphIndex("", (), (), (), ())
     errors: Mapping[int, float] = {}
     part: Part | None = None
     other: str = ""
@@ -141,7 +142,6 @@ def _believe(
     part that does not may be a second fault; the part behind that one is then asked. A tensor of
     which nothing is off that is computed of it goes by its own next part alone.
     """
-    assert found.index is not None
     behind = list_behind(found.index, found.errors, tensor)
     if not behind:
         return "believed"
@@ -158,7 +158,6 @@ def _fits(asked_of: Comparison, found: Parted, tensor: int) -> Sub[bool]:
     """Whether what lies in front of a tensor gives its recorded value, fed with recorded ones; yes
     where that cannot be asked."""
     own = yield from _ask_alone(asked_of, found, tensor)
-    assert found.index is not None
     return own is None or own <= limit(asked_of.rule, found.index.tensors[tensor].name)
 
 
@@ -186,7 +185,6 @@ def list_behind(index: GraphIndex, known: Collection[int], tensor: int) -> tuple
 
 def _ask_part(asked_of: Comparison, found: Parted, tensor: int, save: str = "") -> Measure:
     """The probe that feeds what lies in front of a tensor with what was recorded."""
-    assert found.index is not None
     nodes = cut_around(found.index, found.errors, tensor)
     probe = probe_whole(
         asked_of.model.ctx,
@@ -207,7 +205,6 @@ def _look_closer(
 ) -> Sub[Parted]:
     """The part around the tensor, which is off by ``own``, kept as a case, and what float64 says."""
     index = found.index
-    assert index is not None
     probe = _ask_part(asked_of, found, tensor, save="case")
     alone = yield from asked(probe)
     part = Part(
@@ -234,13 +231,10 @@ def cut_around(index: GraphIndex, known: Collection[int], tensor: int) -> tuple[
     return index.ancestors((tensor,), stops)
 
 
-def make_culprit(found: Parted, evidence: str, step: str) -> Culprit:
+def make_culprit(index: GraphIndex, part: Part, evidence: str, step: str) -> Culprit:
     """The part that departs as a culprit. Its case fails on the reference, which computes the ONNX
     model as it is."""
-    part, index = found.part, found.index
-    assert part is not None
     assert part.probe is not None
-    assert index is not None
     name = index.tensors[part.tensor].name
     case = Case(
         candidate=part.probe.candidate,
@@ -313,10 +307,6 @@ def first_difference(exported: Exported, module: str) -> Difference:
 
 def common_path(paths: Iterable[str]) -> str:
     """The innermost module that holds all of these."""
-    parts = [path.split(".") for path in paths]
-    shared: list[str] = []
-    for names in zip(*parts, strict=False):
-        if len(set(names)) > 1:
-            break
-        shared.append(names[0])
-    return ".".join(shared)
+    levels = zip(*(path.split(".") for path in paths), strict=False)
+    shared = takewhile(lambda names: len(set(names)) == 1, levels)
+    return ".".join(names[0] for names in shared)

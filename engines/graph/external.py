@@ -91,8 +91,7 @@ def make_external(tensor: TensorProto, location: str, offset: int, length: int) 
     tensor.ClearField("external_data")
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", str(offset)), ("length", str(length))):
-        entry = tensor.external_data.add()
-        entry.key, entry.value = key, value
+        tensor.external_data.add(key=key, value=value)
 
 
 def make_inner(tensor: TensorProto, data: bytes) -> None:

@@ -33,9 +33,7 @@ def copy_nodes(
         node.name = f"{prefix}/{original.name or f'{original.op_type}_{i}'}"
         if attributes is not None:
             fill_references(node, attributes)
-        names.rename_reads(node, mapping)
-        for k, name in enumerate(node.output):
-            node.output[k] = mapping.get(name, name)
+        names.rename_tensors([node], mapping)
         made.append(node)
     return made
 

@@ -112,7 +112,7 @@ def _find_parting(asked: Comparison) -> Sub[Parting]:
             code=2,
         )
     index, part = found.index, found.part
-    if index is None or part is None or not set(found.errors).difference(index.outputs):
+    if part is None or not set(found.errors).difference(index.outputs):
         return Parting()
     maker = index.made_by(part.tensor)
     return Parting(index.tensors[part.tensor].name, index.shown_names[maker.id] if maker else "")

@@ -61,9 +61,10 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     model = WholeModel(ctx, findings)
     engine = USUAL_ENGINE if original(ctx.reference) else ctx.reference  # which computes ONNX
     found: Parted = yield from find_part(Comparison(model, engine, exported.recorded))
-    ends = found.index.outputs if found.index else ()
     outcome = ExportOutcome(
-        error=max((found.errors[t] for t in ends if t in found.errors), default=None),
+        error=max(
+            (found.errors[t] for t in found.index.outputs if t in found.errors), default=None
+        ),
         agreeing=sum(error <= RULE.tolerance for error in found.errors.values()),
         compared=len(found.errors),
     )
@@ -79,7 +80,7 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     unclear = found.amplified and found.part is None
     verdict: Verdict = "right" if not departs else "unresolved" if unclear else "export"
     outcome = msgspec.structs.replace(outcome, verdict=verdict)
-    if found.part is None or found.index is None:
+    if found.part is None:
         told = say_agreement(outcome, exported)
         return Finish(msgspec.structs.replace(outcome, message=told), findings)
     blamed = blame_module(found.index, found.part, exported)
@@ -90,7 +91,7 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         outcome = msgspec.structs.replace(outcome, parts=given.told and not given.exceeds)
     if outcome.verdict == "right" or outcome.parts:
         return Finish(outcome, findings)
-    culprit = make_culprit(found, outcome.message, SPEC.name)
+    culprit = make_culprit(found.index, found.part, outcome.message, SPEC.name)
     rows = [Saved("case", dict(found.part.files))] if found.part.files else []
     return Finish(
         outcome,

@@ -75,16 +75,9 @@ def capture_values(
     ``engines.data.samples.load_feed`` raises.
     """
     captures = _Captures(store, model, run, progress)
-    found: dict[int, Array] = {}
-    missing: list[int] = []
-    for t in dict.fromkeys(tensors):
-        value = captures.find_known(t)
-        if value is None:
-            missing.append(t)
-        else:
-            found[t] = value
-    if missing:
-        wanted = set(missing)
+    wanted = dict.fromkeys(tensors)
+    found = {t: value for t in wanted if (value := captures.find_known(t)) is not None}
+    if missing := [t for t in wanted if t not in found]:
         for t, value in captures.capture(
             [*missing, *captures.find_cheap(missing)], keep=wanted.__contains__
         ):
@@ -103,16 +96,13 @@ def capture_index(
     the way, within the budget. Tensors that the reference cannot make readable keep what was
     declared. Raises ``ReferenceFailed``."""
     captures = _Captures(store, model, run, progress)
-    facts: dict[int, tuple[str, tuple[int, ...]]] = {}
-    missing: list[int] = []
-    for tensor in model.index.tensors:
-        if tensor.kind == "weight" or not tensor.name:
-            continue
-        value = captures.find_known(tensor.id)
-        if value is None:
-            missing.append(tensor.id)
-        else:
-            facts[tensor.id] = _describe_array(value, tensor.dtype)
+    looked = [t for t in model.index.tensors if t.kind != "weight" and t.name]
+    facts = {
+        t.id: _describe_array(value, t.dtype)
+        for t in looked
+        if (value := captures.find_known(t.id)) is not None
+    }
+    missing = [t.id for t in looked if t.id not in facts]
     for t, value in captures.capture(missing, keep=lambda _: True):
         facts[t] = _describe_array(value, model.index.tensors[t].dtype)
     captures.evict()

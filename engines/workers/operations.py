@@ -321,9 +321,9 @@ def _run_check(probe: Check, store: Store, progress: Say) -> Measurement:
             )
         # The session's own folder is not shown: a checker that is killed would leave a link to it
         # inside of itself.
-        hidden = [store.root.name, *(name.partition("/")[0] for name in probe.artifacts)]
-        hidden = hidden if store.root.resolve().parent == user.resolve() else hidden[1:]
-        hidden = [*hidden, command.DEBUG_MODEL, "inputs.json", "expected.json"]
+        own = [store.root.name] if store.root.resolve().parent == user.resolve() else []
+        made = (name.partition("/")[0] for name in probe.artifacts)
+        hidden = [*own, *made, command.DEBUG_MODEL, "inputs.json", "expected.json"]
         permit = held.permit(CHECK, probe.command, probe.folder)
         fill = partial(
             command.words,

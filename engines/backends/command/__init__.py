@@ -41,12 +41,7 @@ def apply(found: Found, cure: Cure) -> list[Recipe]:
         "{outputs}": "outputs.npz",
         "{engine}": "model.engine",
     }
-    lines = (
-        [found.chosen["build"], found.chosen["run"]]
-        if found.chosen["build"]
-        else [found.chosen["run"]]
-    )
-    text = "\n".join(lines)
+    text = "\n".join(filter(None, (found.chosen["build"], found.chosen["run"])))
     for hole, file in named.items():
         text = text.replace(hole, file)
     return [Recipe("your program", "sh", text, text.partition("\n")[0])]

@@ -1,9 +1,9 @@
-"""The summary behind the report's heat map and histograms."""
+"""The summary behind the report's heat map."""
 
 import numpy as np
 import pytest
 
-from narrowdown.engines.compare.values import BINS, COLUMNS, ROWS
+from narrowdown.engines.compare.values import COLUMNS, ROWS
 from narrowdown.engines.probe import HUGE
 from narrowdown.engines.workers.histograms import summarize_values
 
@@ -21,9 +21,7 @@ def test_what_is_where() -> None:
     assert sum(map(sum, found.grid)) == pytest.approx(HUGE), "and nowhere else"
     assert (found.expected_nonfinite, found.actual_nonfinite) == (0, 1)
     assert (found.low, found.high) == (-1.0, pytest.approx(3.3))
-    assert sum(found.expected) == 20000
-    assert sum(found.actual) == 19999
-    assert len(found.actual) == BINS
+    assert (sum(found.expected), sum(found.actual)) == (20000, 19999)
 
 
 @pytest.mark.parametrize(
@@ -40,24 +38,6 @@ def test_what_is_where() -> None:
 def test_any_kind_of_array(right: np.ndarray, wrong: np.ndarray, grid: tuple) -> None:
     (found,) = summarize_values({"y": np.asarray(right)}, {"y": np.asarray(wrong)})
     assert found.grid == grid
-
-
-@pytest.mark.parametrize("scale", [1e-300, 1.0, 3.4e38, 1.7e308])
-def test_any_magnitude_has_its_bins(scale: float) -> None:
-    spread = np.array([-1.0, -1.0, 0.0, 1.0]) * scale
-    (found,) = summarize_values({"y": spread}, {"y": np.full(4, -scale)})
-    assert (
-        found.expected[0],
-        found.expected[BINS // 2],
-        found.expected[-1],
-        sum(found.expected),
-    ) == (2, 1, 1, 4)
-    assert (found.actual[0], sum(found.actual)) == (4, 4)
-    near = np.array([scale, np.nextafter(scale, 0.0)])
-    (found,) = summarize_values({"y": near}, {"y": near[:1].repeat(2)})
-    assert (sum(found.expected), found.actual[-1]) == (2, 2)
-    (found,) = summarize_values({"y": near[:1]}, {"y": near[:1]})
-    assert found.expected[BINS // 2] == 1
 
 
 def test_what_cannot_be_pictured_is_left_out() -> None:
