@@ -180,7 +180,7 @@ class Follower:
                         controls, taken, self.watched = True, False, False
                         self._say("narrowdown: the other window has left, and this one goes on.")
                     if self._look() and self._closed is not None:
-                        return self._ended()
+                        return self._ended(self._closed)
                     if not self._client.alive():
                         gone = gone or time.monotonic()
                         if time.monotonic() - gone > PATIENCE:
@@ -191,9 +191,9 @@ class Follower:
                         controls
                         and self._prompt is not None
                         and not self._left_to_nobody
-                        and self._in_sight()
+                        and (question := self._in_sight())
                     ):
-                        self._ask(self._open)
+                        self._ask(self._prompt, question)
                     elif controls and isinstance(self._prompt, Prompt):
                         self._offer(self._prompt)
                     time.sleep(INTERVAL)
@@ -238,44 +238,35 @@ class Follower:
                 self._open = None
             case Rewound():
                 self._open = self._asked.get(event.to)
-                if (
-                    self._open is not None and event.seq > self._since
-                ):  # it is open again, and nobody asks it anew
-                    self._show(event)
-                    self._show(self._open)
-                    return
             case SessionOpened() if event.seq > self._since:
                 self._closed = None  # taken up again
-                if self._open is not None:  # a question that was left open is shown once more
-                    self._show(event)
-                    self._show(self._open)
-                    return
             case SessionClosed() if event.seq > self._since:
                 self._closed = event
         if event.seq > self._since:
             self._show(event)
+            # A question that is open again, or was left open, is shown once more: nobody asks it anew.
+            if self._open is not None and isinstance(event, Rewound | SessionOpened):
+                self._show(self._open)
 
     def _show(self, event: AnyEvent) -> None:
         self._display.event(event)
         if isinstance(event, QuestionAsked):
             self._shown = event.seq
 
-    def _in_sight(self) -> bool:
-        """Whether there is an open question that was shown. One from before is shown once the
+    def _in_sight(self) -> QuestionAsked | None:
+        """The open question, once it was shown. One from before is shown once the
         runner says that it goes on; one that is at work already says nothing, so then it is shown
         after a while."""
         if self._open is None or self._open.seq == self._shown:
             self._waiting = 0.0
-            return self._open is not None
+            return self._open
         self._waiting = self._waiting or time.monotonic()
         if time.monotonic() - self._waiting >= PATIENCE:
             self._show(self._open)
-        return False
+        return None
 
-    def _ask(self, question: QuestionAsked | None) -> None:
-        if self._prompt is None or question is None:
-            return
-        request = self._prompt.answer(question)
+    def _ask(self, prompt: Prompt | JsonPrompt, question: QuestionAsked) -> None:
+        request = prompt.answer(question)
         if request is None:
             self._left_to_nobody = True
             self._say(
@@ -287,7 +278,7 @@ class Follower:
         if reply.get("ok"):
             self._open = None
         else:
-            self._prompt.refused(str(reply.get("error", "the answer was refused")))
+            prompt.refused(str(reply.get("error", "the answer was refused")))
 
     def _offer(self, prompt: Prompt) -> None:
         """Ask about a step that waits, once."""
@@ -316,10 +307,7 @@ class Follower:
         except (OSError, ValueError):
             return  # the runner is gone already, which the next look finds out
 
-    def _ended(self) -> int:
-        closed = self._closed
-        if closed is None:
-            return Exit.OUR_FAULT
+    def _ended(self, closed: SessionClosed) -> int:
         if self._left_to_nobody:
             return Exit.NEEDS_PERSON
         if closed.exit_code and closed.reason and closed.exit_code != Exit.STOPPED:
