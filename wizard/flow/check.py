@@ -304,7 +304,7 @@ class _Checker:
             for position, item in enumerate(operand):
                 if fault := _misfit(item, kind):
                     yield self._value(f"'{field}' {fault[0]}.", fault[1], *here, position)
-        elif operator in ORDER and not _numeric(kind):
+        elif operator in ORDER and {int, float}.isdisjoint((kind, *typing.get_args(kind))):
             yield self._key(
                 f"'{field}' is not a number, so '{operator}' can never hold.", "", *here
             )
@@ -316,7 +316,9 @@ class _Checker:
             fields(text, known)
         except TemplateProblem as problem:
             hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
-            yield self._value(_sentence(str(problem)), hint, *path)
+            said = str(problem)
+            begun = said[:1].lower() if said[:2].istitle() else said[:1]
+            yield self._value(begun + said[1:], hint, *path)
 
     # -- the graph ------------------------------------------------------------------------------------------------------
 
@@ -335,9 +337,11 @@ class _Checker:
             for kind, names in (("nodes", flow.nodes), ("ends", flow.ends)):
                 for name in names:
                     if name not in reached:
-                        what = "node" if kind == "nodes" else "end"
                         yield self._key(
-                            f"no route from '{flow.start}' reaches {what} '{name}'.", "", kind, name
+                            f"no route from '{flow.start}' reaches {kind[:-1]} '{name}'.",
+                            "",
+                            kind,
+                            name,
                         )
         for name, node in flow.nodes.items():
             reached = reach(edges[name], lambda n: edges.get(n, ()))
@@ -371,10 +375,6 @@ def _misfit(value: Any, kind: Any) -> tuple[str, str] | None:
     return None
 
 
-def _numeric(kind: Any) -> bool:
-    return any(k in (int, float) for k in (kind, *typing.get_args(kind)))
-
-
 def _kind(kind: Any) -> str:
     if kind == Count:
         return "a whole number from 0 on"
@@ -404,7 +404,3 @@ def _identifier(name: str) -> bool:
         and name[0] != "-"
         and all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in name)
     )
-
-
-def _sentence(text: str) -> str:
-    return text[:1].lower() + text[1:] if text[:2].istitle() else text

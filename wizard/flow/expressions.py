@@ -207,7 +207,9 @@ def _tree(text: str) -> nodes.Template:
         raise TemplateProblem("This template is nested too deeply.") from None
     except ValueError:  # Python reads whole numbers of so many digits alone
         raise TemplateProblem("This template holds a number that is too large.") from None
-    for node in _walk(tree):
+    found: list[nodes.Node] = [tree]
+    for node in found:
+        found.extend(node.iter_child_nodes())
         fault, name = _find_fault(node)
         if fault:
             raise TemplateProblem(fault, name)
@@ -233,13 +235,6 @@ def _find_fault(node: nodes.Node) -> tuple[str, str]:
             named = _FORBIDDEN.get(type(node), type(node).__name__)
             return f"{named} is not allowed in a template.", ""
     return "", ""
-
-
-def _walk(tree: nodes.Node) -> list[nodes.Node]:
-    found = [tree]
-    for node in found:
-        found.extend(node.iter_child_nodes())
-    return found
 
 
 @lru_cache(maxsize=2)

@@ -4,7 +4,7 @@ stands alone."""
 import textwrap
 
 from narrowdown.wizard.cells import row
-from narrowdown.wizard.flow.model import WIDTH, Answer, Flow, FlowNode, detours, targets
+from narrowdown.wizard.flow.model import WIDTH, Flow, FlowNode, targets
 from narrowdown.wizard.svg import paint, stand_alone
 
 
@@ -32,19 +32,13 @@ def _node_text(flow: Flow, name: str, node: FlowNode) -> list[str]:
     last = next(reversed(node.answers), "")
     for id_, answer in node.answers.items():
         bend, down = ("└─ ", "   ") if id_ == last else ("├─ ", "│  ")
-        lines += _wrapped(
-            f"{bend}{id_:<{wide}}  ", f"{_flat(answer.text)} {_leads(flow, answer)}", down
-        )
+        leads = [_mark(flow, target) for target in targets(answer)]
+        said = f"{_flat(answer.text)} {', or by rule '.join(leads)}"
+        lines += _wrapped(f"{bend}{id_:<{wide}}  ", said, down)
     if node.limit:
         visited = "once" if node.max_visits == 1 else f"{node.max_visits} times"
         lines += _wrapped("   ", f"(entered {visited} already: {_mark(flow, node.limit)})")
     return [*lines, ""]
-
-
-def _leads(flow: Flow, answer: Answer) -> str:
-    return _mark(flow, answer.goto) + "".join(
-        f", or by rule {_mark(flow, d.goto)}" for d in detours(answer)
-    )
 
 
 def _mark(flow: Flow, target: str) -> str:
