@@ -17,6 +17,7 @@ from narrowdown.engines.faults import name_path
 from narrowdown.engines.probe import AnyProbe, Measure
 from narrowdown.engines.spec import EngineSpec, parse
 from narrowdown.engines.steps.base import StepSpec
+from narrowdown.engines.steps.registry import STEPS
 from narrowdown.engines.store import Damaged, Store, copying, digest_file, sound
 from narrowdown.engines.store.scratch import scratch
 from narrowdown.engines.workers.executor import Executor, ExecutorLost
@@ -124,14 +125,10 @@ def recording(folder: Path) -> Recording:
 
 
 def dry(
-    folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[Any]] | None = None
+    folder: Path, *, keep_going: bool = False, steps: Mapping[str, StepSpec[Any]] = STEPS
 ) -> Replay:
     """Run every decision and every step again over the journal, engines forbidden: any probe that
     is not in it is a difference."""
-    if steps is None:
-        from narrowdown.engines.steps.registry import STEPS
-
-        steps = STEPS
     rec = recording(folder)
     rows: list[Row] = []
     for row in _dry_rows(rec, steps):
@@ -199,7 +196,7 @@ def _dry_step(rec: Recording, visit: Visit, steps: Mapping[str, StepSpec[Any]]) 
     if different:
         name = sorted(different)[0]
         return _differs(row, f"{name}: {recorded.get(name)!r} recorded, {now.get(name)!r} now")
-    if _decided(finish.findings) != _decided(visit.findings):
+    if _decided(_plain(finish.findings)) != _decided(_plain(visit.findings)):
         return _differs(row, "the findings differ")
     return row
 
@@ -247,15 +244,11 @@ def _unexplained(answers: tuple[Offered, ...]) -> list[Offered]:
 _TOLD = frozenset({"notes", "places", "own_places", "effect_places"})
 
 
-def _decided(findings: Any) -> Any:
-    """Findings without what the report says of them."""
-    return _without_told(_plain(findings))
-
-
-def _without_told(value: Any) -> Any:
+def _decided(value: Any) -> Any:
+    """Findings, or a part of them, without what the report says of them."""
     if isinstance(value, dict):
-        return {name: _without_told(inner) for name, inner in value.items() if name not in _TOLD}
-    return [_without_told(inner) for inner in value] if isinstance(value, list) else value
+        return {name: _decided(inner) for name, inner in value.items() if name not in _TOLD}
+    return [_decided(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _differs(row: Row, now: str) -> Row:

@@ -32,7 +32,10 @@ def examine(ledger: Ledger, *, going_on: bool) -> tuple[str, ...]:
     """
     said = [_shortened(ledger)]
     faults = sound.faults(ledger.store, READ)
-    needed = _files(ledger.store, _needed(ledger)) if going_on else set()
+    relied = _needed(ledger) if going_on else {}
+    needed = {
+        name for digest, kind in relied.items() for name in _parts(ledger.store, digest, kind)
+    }
     if bad := next((name for name in faults.kept if name in needed), ""):
         raise SessionProblem(
             f"{Damaged(bad, 'is damaged: its bytes are not those that were written')} {MENDING}"
@@ -113,12 +116,8 @@ def _needed(ledger: Ledger) -> dict[str, str]:
     return needed
 
 
-def _files(store: Store, needed: dict[str, str]) -> set[str]:
-    """Paths below the session's folder of all that belongs to them, as far as that can be read."""
-    return {name for digest, kind in needed.items() for name in _parts(store, digest, kind)}
-
-
 def _parts(store: Store, digest: str, kind: str) -> tuple[str, ...]:
+    """Paths below the session's folder of all that belongs to it, as far as that can be read."""
     if kind == "model":
         name = f"models/{digest}.onnx"
         try:

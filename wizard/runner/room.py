@@ -105,11 +105,10 @@ def needed(state: State, events: Iterable[AnyEvent], store: Store) -> set[str]:
         for key in (key for keys in visit.decisive.values() for key in keys):
             found |= _kept(state, key, store)
     for key, asked in state.asked.items():
-        if asked.run in at_hand:
-            found |= _kept(state, key, store)
-        if not asked.asks(Describe):
-            continue
-        if asked.run in visits or getattr(asked.probe, "model", "") in found:
+        told = asked.asks(Describe) and (
+            asked.run in visits or getattr(asked.probe, "model", "") in found
+        )
+        if told or asked.run in at_hand:
             found |= _kept(state, key, store)
     return found
 

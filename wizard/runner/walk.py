@@ -108,7 +108,7 @@ class Walk:
         # already, but for what a probe that nobody waited for wrote until the pool
         # ended it.
         if control.stopping or end:
-            await self._drop_made()
+            await asyncio.to_thread(room.drop_made, self._ledger.store)
         control.phase = "ended" if end else "stopped"
         control.reason = reason
         self._draw()
@@ -157,16 +157,13 @@ class Walk:
             said = f"The journal ended in a line that was not written whole; it was set aside as {torn.name}."
             self._ledger.emit(NoteAdded(text=said))
 
-    def _say_missing(self, ended: Ended) -> str:
-        """What is missing, or cannot do this, in the words of the last step; "" for an end of
-        another kind."""
-        last = self._ledger.state.route[-1:] if ended.exit_code == Exit.MISSING else ()
-        return str((last[0].outcome or {}).get("message", "")) if last else ""
-
     async def _go_one_further(self) -> None:
         control = self.control
-        if control.rewind is not None:
-            self._go_back(control.rewind)
+        if (to := control.rewind) is not None:
+            control.rewind = None
+            control.urgent.clear()
+            visit = self._ledger.state.anchors[to][-1]
+            self._ledger.emit(Rewound(to=to, node=visit.node, visit=visit.visit))
         if control.stopping:
             raise Stopped
         try:
@@ -176,8 +173,11 @@ class Walk:
         match decision:
             case Ended():
                 await room.tidy(self._session)
-                await self._drop_made()
-                code, reason = decision.exit_code, self._say_missing(decision)
+                await asyncio.to_thread(room.drop_made, self._ledger.store)
+                code, here = decision.exit_code, self._ledger.state.here
+                # What is missing, or cannot do this, in the words of the last step.
+                told = (here.outcome or {}) if here and code == Exit.MISSING else {}
+                reason = str(told.get("message", ""))
                 broken = next((v for v in self._ledger.state.route if v.status == "failed"), None)
                 if (
                     code == Exit.FOUND and broken is not None
@@ -188,12 +188,6 @@ class Walk:
                 await self._ask(decision)
             case RunStep():
                 await self._stepping.run(decision)
-
-    def _go_back(self, to: int) -> None:
-        self.control.rewind = None
-        self.control.urgent.clear()
-        visit = next(v for v in reversed(self._ledger.state.anchors[to]))
-        self._ledger.emit(Rewound(to=to, node=visit.node, visit=visit.visit))
 
     # -- questions
 
@@ -297,7 +291,3 @@ class Walk:
             await asyncio.sleep(TICK)
             if control.abandoned and control.stopping != "hard":
                 control.stop(hard=True, reason="the program that controlled the session ended")
-
-    async def _drop_made(self) -> None:
-        """Leave nothing on the disk that is made again."""
-        await asyncio.to_thread(room.drop_made, self._ledger.store)
