@@ -125,7 +125,7 @@ class Narrowdown(InTurn[int]):
         self.scene: Scene | None = None
         self.watchers: dict[
             Path, Watcher
-        ] = {}  # every session opened since the start; going back stops none
+        ] = {}  # every session opened since the start, in order; going back stops none
         self.watcher: Watcher | None = None  # the one on the screen
         self.writing: set[Path] = set()  # sessions whose report and bundle are being written
         self._came_from: dict[Path, Path] = {}  # a session -> that after which it was asked
@@ -194,10 +194,6 @@ class Narrowdown(InTurn[int]):
             watcher.session.close()
 
     # Screens
-
-    def watched(self) -> tuple[Path, ...]:
-        """The sessions that were opened here, the last first."""
-        return tuple(reversed(self.watchers))
 
     def opened(self, folder: Path) -> bool:
         """Whether it was opened here and is still at work or waiting."""

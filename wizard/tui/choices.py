@@ -6,7 +6,6 @@ import functools
 
 from narrowdown.engines import discovery
 from narrowdown.engines.compare.judge import METRICS
-from narrowdown.engines.declaration import Declaration
 from narrowdown.engines.installed import command, importable
 from narrowdown.wizard.flow.load import FlowProblem, brought, load, shipped
 from narrowdown.wizard.problem import Problem
@@ -25,9 +24,10 @@ _TOLERANCES = (
 
 
 def engines(*, reference: bool = False) -> list[Entry]:
-    """Every engine with the precisions that it declares; those that are not installed come last and
-    say what brings them."""
+    """Every engine with the precisions that it declares, and how much it optimizes; those that are
+    not installed come last and say what brings them."""
     found, missing = [], []
+    wanted = ("precision",) if reference else ("precision", "optimization")
     usual, *others = discovery.engines().items()
     # Whoever types fp16 finds first what computes in it unless told otherwise.
     others.sort(
@@ -49,24 +49,19 @@ def engines(*, reference: bool = False) -> list[Entry]:
             )
             continue
         found.append(Entry(name, name, "", declared.summary))
-        found += [Entry(f"{name}:{key}={value}", f"{name}:{key}={value}", "", f"{declared.summary} {help_}")
-                  for key, help_, values in _variants(declared, reference) for value in values]  # fmt: skip
+        found += [
+            Entry(
+                f"{name}:{o.name}={value}",
+                f"{name}:{o.name}={value}",
+                "",
+                f"{declared.summary} {o.help}",
+            )
+            for o in declared.options
+            if o.name in wanted
+            for value in o.choices
+            if value != o.default or value == "fp16"
+        ]
     return [*found, *missing]
-
-
-def _variants(declared: Declaration, reference: bool) -> list[tuple[str, str, tuple[str, ...]]]:
-    """(option, its help, its values) worth a line of their own: precision, and how much is
-    optimized."""
-    wanted = ("precision",) if reference else ("precision", "optimization")
-    return [
-        (
-            option.name,
-            option.help,
-            tuple(v for v in option.choices if v != option.default or v == "fp16"),
-        )
-        for option in declared.options
-        if option.name in wanted and option.choices
-    ]
 
 
 def tolerances() -> list[Entry]:

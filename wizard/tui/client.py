@@ -77,7 +77,9 @@ class Watcher:
             now=time.time(),
         )
         ticked = new.face == "running" and int(new.now) != int(old.now)
-        if not (self._first or news or ticked or _moved(new, old)):
+        drawn = ("work", "alive", "log", "files", "trouble")  # beside the journal
+        moved = any(getattr(new, name) != getattr(old, name) for name in drawn)
+        if not (self._first or news or ticked or moved):
             return None
         self.scene, self._first = new, False
         return new
@@ -139,14 +141,6 @@ def bundle(folder: Path) -> tuple[str, ...]:
         )
         return (*beside, *sorted(files, key=lambda name: (name.count(os.sep), name))[:100])
     return ()
-
-
-def _moved(new: Scene, old: Scene) -> bool:
-    """Whether anything but the journal has changed."""
-    return any(
-        getattr(new, name) != getattr(old, name)
-        for name in ("work", "alive", "log", "files", "trouble")
-    )
 
 
 def _work(snapshot: Mapping[str, Any] | None) -> Work:

@@ -166,7 +166,8 @@ class SessionsScreen(Hosted):
     def _look(self) -> None:
         """List the sessions, in a thread."""
         try:
-            entries, problem = tuple(self.host.library.entries(self.host.watched())), ""
+            opened_here = tuple(reversed(self.host.watchers))  # the last first
+            entries, problem = tuple(self.host.library.entries(opened_here)), ""
             naming.titles()
         except OSError as error:
             entries, problem = (), f"The sessions folder cannot be read: {error.strerror or error}."

@@ -411,12 +411,6 @@ class StepScreen(SessionScreen):
         wanted = (
             node.answers[event.answer].settings if node and event.answer in node.answers else {}
         )
-        if not wanted:
-            if not self._once(event.answer):
-                return
-            self.host.request(requests.Answer(event.answer, visit.node, visit.visit, go=True))
-            return
-        fields = [Field(name, prompt, required=True) for name, prompt in wanted.items()]
 
         def done(values: Mapping[str, str] | None) -> None:
             if values is not None:
@@ -424,4 +418,8 @@ class StepScreen(SessionScreen):
                     requests.Answer(event.answer, visit.node, visit.visit, settings=values, go=True)
                 )
 
-        self.app.push_screen(Fields("What should it be?", "", fields), done)
+        if wanted:
+            fields = [Field(name, prompt, required=True) for name, prompt in wanted.items()]
+            self.app.push_screen(Fields("What should it be?", "", fields), done)
+        elif self._once(event.answer):
+            done({})

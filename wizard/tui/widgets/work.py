@@ -106,9 +106,8 @@ class Probes(Lines[tuple[tuple[Row, ...], int]]):
             return [row([("no probe yet", "$quiet")])]
         wanted = max(cell_len(clean(probe.what)) for probe in latest) + 1
         detail = max(cell_len(clean(probe.detail)) for probe in latest)
-        times = (
-            [duration(_took(probe, now)) for probe in latest] if width >= 50 else [""] * len(latest)
-        )
+        took = (p.seconds if p.state != "running" else max(0.0, now - p.started) for p in latest)
+        times = [duration(seconds) for seconds in took] if width >= 50 else [""] * len(latest)
         said = max(len(WORDS[probe.state]) for probe in latest)
         column = max(
             6, *map(len, times)
@@ -138,10 +137,6 @@ class Probes(Lines[tuple[tuple[Row, ...], int]]):
             (fit(probe.detail, room - what, g.ellipsis), "$quiet"),
             (time, "$quiet"),
         ])  # fmt: skip
-
-
-def _took(probe: Row, now: float) -> float:
-    return probe.seconds if probe.state != "running" else max(0.0, now - probe.started)
 
 
 class Model(Lines[tuple[Strip, tuple[int, ...]]]):
