@@ -11,7 +11,7 @@ import msgspec
 from narrowdown.engines.sources import split_function
 from narrowdown.wizard import BadUsage, passed_variables
 from narrowdown.wizard.flow.load import load
-from narrowdown.wizard.problem import OPTIONS, Problem
+from narrowdown.wizard.problem import BOUNDS, OPTIONS, Problem
 from narrowdown.wizard.problem_options import problem_from
 from narrowdown.wizard.schedulers import LOCAL
 from narrowdown.wizard.session import folder as folders
@@ -80,7 +80,7 @@ def tell_options(problem: Problem) -> dict[str, Any]:
     """The PROBLEM as the command line would have parsed it."""
     bounds = {
         name: [_named(key, repr(limit)) for key, limit in getattr(problem, name).items()]
-        for name in _BOUNDS
+        for name in BOUNDS
     }
     return {
         **{name: getattr(problem, name) for name in OPTIONS},
@@ -118,9 +118,6 @@ def list_changes(
     whether its checker is given other variables."""
     other = after.check and passed_variables.differ(source, before, passed)
     return (*changes(before, after), *((VARIABLES,) if other else ()))
-
-
-_BOUNDS: Final = ("tolerance", "atol", "rtol")
 
 
 def _named(name: str, value: str) -> str:

@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from narrowdown.engines.compare.values import Values
 from narrowdown.engines.probe import HUGE
 from narrowdown.wizard.cells import (
+    BLOCKS,
     SHADES,
     UNICODE,
     Glyphs,
@@ -38,7 +39,6 @@ from narrowdown.wizard.words import count, show_error
 # among them, touch the top.
 FLOOR: Final = -8.0
 CEILING: Final = 2.0
-LEVELS: Final = "▁▂▃▄▅▆▇█"
 
 
 def log_error(error: float) -> float:
@@ -71,7 +71,7 @@ def curve(errors: Sequence[float], width: int = 60) -> str:
     stretches, log scale from the smallest to the largest. Errors may be 0 or HUGE; empty text for
     fewer than two, or where all are 0."""
     logs = [log_error(error) for error in errors]
-    return draw_bars(logs, width, LEVELS) if len(logs) > 1 and max(logs) > FLOOR else ""
+    return draw_bars(logs, width, BLOCKS) if len(logs) > 1 and max(logs) > FLOOR else ""
 
 
 DEPTH, STEPS = "depth, first node", "step, first one"  # what a picture of errors goes along

@@ -15,14 +15,13 @@ from narrowdown.engines.findings import Findings
 from narrowdown.engines.nearest import suggestion
 from narrowdown.engines.probe import SampleInfo
 from narrowdown.engines.views import EngineInfo
-from narrowdown.wizard.problem import Problem
+from narrowdown.wizard.problem import BOUNDS, Problem
 from narrowdown.wizard.session.state import Visit
 
 # Settings that change what counts as failing.
 _CRITERION = frozenset(
     {"tolerance", "atol", "rtol", "metric", "fail_regex", "fail_code", "ignore_fail_code"}
 )
-_BOUNDS = ("tolerance", "atol", "rtol")
 _CODES = ("fail_code", "ignore_fail_code")
 # Metrics whose tolerances are numbers of one kind; a tolerance given for one kind says nothing
 # under another.
@@ -52,7 +51,7 @@ def fault(settings: Mapping[str, Any], findings: Findings) -> str:
 
 
 def _fault(name: str, value: str, findings: Findings) -> str:
-    if name in _BOUNDS:
+    if name in BOUNDS:
         number = value.rpartition(":")[2]
         signed = findings.criterion is not None and findings.criterion.metric in (
             "sqnr_db",
@@ -114,7 +113,7 @@ def with_settings(problem: dict[str, Any], settings: Mapping[str, Any]) -> dict[
         if value == "" or name not in Problem.__struct_fields__:
             continue
         with contextlib.suppress(ValueError, TypeError):
-            if name in _BOUNDS:
+            if name in BOUNDS:
                 output, _, number = str(value).rpartition(":")
                 both = name == "tolerance" and _metric(changed) == "elementwise"
                 for bound in ("atol", "rtol") if both else (name,):

@@ -15,7 +15,7 @@ from narrowdown.wizard import BadUsage, Refusal, problem_options as words, reade
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
 from narrowdown.wizard.flow.check import check as check_flow
 from narrowdown.wizard.flow.load import FlowProblem, load, shipped
-from narrowdown.wizard.from_pytorch import find_python, place_inputs, place_source
+from narrowdown.wizard.from_pytorch import ROLES, find_python, place_inputs, place_source
 from narrowdown.wizard.problem import Problem
 from narrowdown.wizard.schedulers import LOCAL
 
@@ -161,13 +161,10 @@ FIELDS: Mapping[str, Callable[..., object]] = {
 }
 
 
-_HOSTED = ("engine", "reference")  # what the hosts of a cluster may have, and this machine not
-
-
 def read(field: str, text: str, *, here: bool = True) -> object:
     """What a field's text comes to. ``here`` False: the session runs on a cluster, whose hosts may
     have engines that are not installed here. Raises Refusal, ``OSError``."""
-    return FIELDS[field](text, here=here) if field in _HOSTED else FIELDS[field](text)
+    return FIELDS[field](text, here=here) if field in ROLES else FIELDS[field](text)
 
 
 def problem_with(field: str, text: str, *, here: bool = True, model: str = "") -> str:
