@@ -28,6 +28,10 @@ def commands(
     chosen = outside.found(engine, version)
     part, why = outside.check_part(chosen)
     own = ["# the check that comes with the case: exit 1 while the fault lasts", "python check.py"]
+    right = [
+        "# the right values: ONNX Runtime gives them",
+        f"polygraphy run model.onnx --onnxrt {compare}",
+    ]
     return [
         *(own if part else [f"# check.py cannot run this engine: {why}"]),
         *([f"# It comes and goes: check.py looks up to {looks} times, one run of what follows may pass."] if looks > 1 else []),
@@ -35,7 +39,7 @@ def commands(
         *_write_other_tools(
             chosen,
             outside.lines(chosen, compare, inputs, part),
-            [] if rounded else right_values(compare),
+            [] if rounded else right,
             checkable=part is not None,
         ),
         "",
@@ -53,13 +57,6 @@ def _write_other_tools(
         rather = ": check.py does" if checkable else ""
         return [f"# Polygraphy cannot run {outside.title(chosen)}{rather}", *right]
     return lines if not right or any("--onnxrt" in line for line in lines) else [*lines, "", *right]
-
-
-def right_values(compare: str) -> list[str]:
-    return [
-        "# the right values: ONNX Runtime gives them",
-        f"polygraphy run model.onnx --onnxrt {compare}",
-    ]
 
 
 def limits(criterion: Criterion) -> list[str]:

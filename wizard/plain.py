@@ -179,9 +179,7 @@ class PlainDisplay(Display):
             self._wait = MINUTE  # a build of an hour takes a page of a log
 
     def close(self) -> None:
-        self._clear()
-
-    def _clear(self) -> None:
+        """Take back the live line."""
         if self._drawn:
             self._out.write("\r\x1b[K")
             self._out.flush()
@@ -189,7 +187,7 @@ class PlainDisplay(Display):
             self._last = ""
 
     def _say(self, line: str) -> None:
-        self._clear()
+        self.close()
         show([line], self._out, PAGE)
         self._out.flush()
         self._said = self._clock()

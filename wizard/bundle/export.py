@@ -376,11 +376,14 @@ def write_case(folder: Path, culprit: Culprit, files: Mapping[str, Path], asked:
         rounded=culprit.case.needs_higher_inputs,
     )  # fmt: skip
     if asked.check:
+        places = (Path("model.onnx"), Path("inputs.json"), Path("expected.json"), Path())
         lines = [
             "# the check that comes with the case: exit 1 while the fault lasts",
             "python check.py",
             "",
-            *checker(asked.check),
+            "# the external checker; some look for the model under this name",
+            f"cp model.onnx {DEBUG_MODEL}",
+            shlex.join(words(asked.check, *places)),
         ]
     text = "\n".join(["#!/bin/sh", "# Run these one by one, in this folder.", *lines]) + "\n"
     (folder / "commands.sh").write_text(printable(text), encoding="utf-8")
@@ -412,13 +415,3 @@ def others_eyes(folders: Sequence[Path]) -> None:
     wrote the model. Raises MachineProblem."""
     if folders:
         ask("narrowdown.engines.workers.modelfiles", "ready", *map(str, folders))
-
-
-def checker(command: str) -> list[str]:
-    """The external checker on this case, as a shell line."""
-    places = (Path("model.onnx"), Path("inputs.json"), Path("expected.json"), Path())
-    return [
-        "# the external checker; some look for the model under this name",
-        f"cp model.onnx {DEBUG_MODEL}",
-        shlex.join(words(command, *places)),
-    ]

@@ -41,9 +41,12 @@ def sessions(arguments: argparse.Namespace) -> int:
         raise Missing(sentence)
     found = [stand(entry) for entry in folder.list_sessions()]
     if arguments.json:
+        # The bytes of a path that are not UTF-8 are escaped: JSON cannot hold them.
         rows = [
             {
-                name: _escape_bytes(value)
+                name: value.encode(errors="backslashreplace").decode()
+                if isinstance(value, str)
+                else value
                 for name, value in msgspec.to_builtins(s, enc_hook=str).items()
             }
             for s in found
@@ -68,11 +71,6 @@ def sessions(arguments: argparse.Namespace) -> int:
             f"{visible(elide(at, 100))}"
         )
     return Exit.FOUND
-
-
-def _escape_bytes(value: object) -> object:
-    """A value as JSON can hold it: the bytes of a path that are not UTF-8 are escaped."""
-    return value.encode(errors="backslashreplace").decode() if isinstance(value, str) else value
 
 
 def show(arguments: argparse.Namespace) -> int:

@@ -63,9 +63,12 @@ def _run_in(case: Case, place: Place, timeout: float, temporary: str) -> Answer:
         or ["it said nothing"]
     )
     outcome = OUTCOMES.get(done.returncode, "cannot tell") if named else "cannot tell"
+    # Versions that the engine names; the check of a crash names none.
+    ran = re.findall(r"\d+(?:\.\d+)+(?:[.-]?\w+)*", engine) if place.version else []
+    asked = re.compile(re.escape(place.version) + r"(?![0-9.])")
     if done.signal:
         outcome, said = "cannot tell", f"It died of signal {done.signal}."
-    elif outcome != "cannot tell" and _is_another(place.version, engine):
+    elif outcome != "cannot tell" and ran and not any(map(asked.match, ran)):
         outcome, said = "cannot tell", f"Another release ran than was asked for: {engine}."
     else:
         said = (
@@ -74,12 +77,3 @@ def _run_in(case: Case, place: Place, timeout: float, temporary: str) -> Answer:
             else lines[-1]
         )
     return Answer(outcome, engine, found, said, seconds)
-
-
-def _is_another(version: str, engine: str) -> bool:
-    """Whether the engine names its version, and it is not the one that was installed. The check of
-    a crash names none."""
-    named = re.findall(r"\d+(?:\.\d+)+(?:[.-]?\w+)*", engine)
-    return bool(version and named) and not any(
-        re.match(re.escape(version) + r"(?![0-9.])", name) for name in named
-    )

@@ -130,7 +130,11 @@ def install(place: Place) -> str:
     """Fill the place's folder, whole or not at all; nothing where it is as this has filled it. ""
     or why it cannot be had, as a sentence."""
     folder = place.folder
-    if folder is None or _is_as_installed(folder):
+    if folder is None:
+        return ""
+    # No link goes elsewhere: what is behind it is not digested.
+    linked = any(path.is_symlink() for path in (folder, *folder.rglob("*")))
+    if not linked and as_installed(folder).key in trust.trusted():
         return ""
     folder.parent.mkdir(parents=True, exist_ok=True)
     wanted = f"{place.package}=={place.version}"
@@ -159,13 +163,6 @@ def as_installed(folder: Path) -> trust.Item:
     return trust.Item(
         "release of an engine", str(folder), files=digests(folder), path=str(folder), command=True
     )
-
-
-def _is_as_installed(folder: Path) -> bool:
-    """Whether these are the very files that were installed. No link goes elsewhere: what is behind
-    it is not digested."""
-    linked = any(path.is_symlink() for path in (folder, *folder.rglob("*")))
-    return not linked and as_installed(folder).key in trust.trusted()
 
 
 def _pip(*words: str, temporary: str = "") -> "subprocess.CompletedProcess[str]":

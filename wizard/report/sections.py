@@ -616,12 +616,6 @@ def _total(v: Values) -> int:
     return sum(v.actual) + v.actual_nonfinite
 
 
-def _lost_everywhere(v: Values) -> bool:
-    """Whether no value of the engine's is finite where the reference's all are: there is no place
-    to point at."""
-    return _total(v) == v.actual_nonfinite > 0 == v.expected_nonfinite
-
-
 def _alike(v: Values) -> bool:
     """Whether the values that were kept are right: of what comes and goes, a run that passed."""
     return not any(map(any, v.grid))
@@ -630,9 +624,8 @@ def _alike(v: Values) -> bool:
 def has_place(v: Values) -> bool:
     """Whether there is a place to point at: the engine has finite values, more than one tile is
     there, and both are not alike."""
-    return len(v.grid) * max(map(len, v.grid), default=0) > 1 and not (
-        _lost_everywhere(v) or _alike(v)
-    )
+    lost_everywhere = _total(v) == v.actual_nonfinite > 0 == v.expected_nonfinite
+    return len(v.grid) * max(map(len, v.grid), default=0) > 1 and not (lost_everywhere or _alike(v))
 
 
 def say_where(v: Values) -> str:

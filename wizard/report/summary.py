@@ -117,7 +117,9 @@ def say_effect(report: Report) -> str:
             f"{count(w.unseen_n, 'held-out sample')}",
         )
         return f"With the workaround {wrong} of {of} {_are(wrong)} wrong; without it {w.unseen_failing} {_are(w.unseen_failing)}."
-    if says_nothing(w):
+    # Nodes are kept, and of no sample anybody can call right or wrong what is left: it cures what is
+    # infinite.
+    if w.kind == "precision" and not w.samples_n + w.unseen_n:
         return "No sample tells whether it is right with the workaround."
     wrong = w.samples_n - w.samples_ok
     return f"With the workaround {wrong} of {count(w.samples_n, 'sample')} {_are(wrong)} wrong; it was tried on no others."
@@ -155,12 +157,6 @@ def count_kept(w: Workaround, precision: str = "FP32") -> str:
     """``3 nodes in FP32``, or ``3 layers in float`` of a quantized model."""
     thing, precision = ("layer", "float") if w.layers else ("node", precision)
     return f"{count(len(w.keep_higher), thing)} in {precision}"
-
-
-def says_nothing(w: Workaround) -> bool:
-    """Whether nodes are kept, and of no sample anybody can call right or wrong what is left: it
-    cures what is infinite."""
-    return w.kind == "precision" and not w.samples_n + w.unseen_n
 
 
 def right(w: Workaround) -> str:

@@ -110,8 +110,9 @@ def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
     content that they had, and is found again where they still have it."""
     if isinstance(probe, Inspect | Import) or _file(before) != _file(after):
         return False
-    if isinstance(probe, LoadInputs) and not all(
-        _is_known(source, after) for source in probe.sources
+    if isinstance(probe, LoadInputs) and any(
+        scripts(source) or not any(path in after.digests for path in paths(source))
+        for source in probe.sources
     ):
         return False
     fed = isinstance(probe, LoadInputs) or bool(getattr(probe, "inputs", ""))
@@ -132,11 +133,6 @@ def holds(probe: AnyProbe, before: Problem, after: Problem) -> bool:
 def _file(problem: Problem) -> str:
     """What the model is known by: its content, wherever it lies."""
     return problem.digests.get(problem.model) or problem.model
-
-
-def _is_known(source: str, problem: Problem) -> bool:
-    """Whether the digests of the PROBLEM tell all that this source of inputs is made of."""
-    return not scripts(source) and any(path in problem.digests for path in paths(source))
 
 
 def _inputs(problem: Problem) -> object:

@@ -29,7 +29,7 @@ def command_files(command: str, folder: str) -> dict[str, str]:
             continue
         files += [path, *(imported(path.resolve()) if path.suffix == ".py" else ())]
     for name in _modules(command) if folder else ():
-        for path in _module_files(Path(folder), name):
+        for path in module_files(Path(folder), (*name.split("."), "__main__"), {}):
             files += [path, *imported(path, Path(folder))]
     return {str(file): found for file in dict.fromkeys(files) if (found := digest(file))}
 
@@ -49,21 +49,18 @@ def _files_named(command: str, folder: str) -> list[Path]:
 
 
 def _modules(command: str) -> list[str]:
-    """The names behind ``-m``."""
-    return [name for option, name in itertools.pairwise(_words(command)) if option == "-m"]
+    """The names of modules behind ``-m``."""
+    return [
+        name
+        for option, name in itertools.pairwise(_words(command))
+        if option == "-m" and all(part.isidentifier() for part in name.split("."))
+    ]
 
 
 def _words(command: str) -> list[str]:
     """The words of the command, and those within each of them."""
     words = _split(command)
     return words + [inner for word in words for inner in _split(word)]
-
-
-def _module_files(folder: Path, name: str) -> list[Path]:
-    """The files that ``python -m name`` would run from this folder."""
-    if not all(part.isidentifier() for part in name.split(".")):
-        return []
-    return list(module_files(folder, (*name.split("."), "__main__"), {}))
 
 
 def _split(words: str) -> list[str]:
