@@ -3,13 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
-from narrowdown.engines.compare.judge import (
-    Criterion,
-    Signature,
-    Verdict,
-    judge_check,
-    judge_recorded,
-)
+from narrowdown.engines.compare.judge import judge_check, judge_recorded
 from narrowdown.engines.compare.say import UNLIKE, wrong_by
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
@@ -196,7 +190,13 @@ def verdict(
             return "unresolved", WHY.get(measurement.status, measurement.status) + died
         return "done", say_worst_run(measurement)
     try:
-        answer = _judge(probe, measurement, criterion, signature)
+        answer = (
+            judge_check(measurement, criterion)
+            if isinstance(probe, Check)
+            else judge_recorded(
+                measurement, criterion, signature, whole=probe.candidate.nodes == ranges.ALL
+            )
+        )
     except (ValueError, KeyError):
         return "done", say_worst_run(measurement)
     if answer.kind == "unresolved":
@@ -208,18 +208,6 @@ def verdict(
     effect = "" if answer.effect is None else f"model {show_error(answer.effect, criterion.metric)}"
     effect = "" if effect and own.endswith(f" {effect.removeprefix('model ')}") else effect
     return ("fails" if answer.kind == "fail" else "passes"), ", ".join(filter(None, (own, effect)))
-
-
-def _judge(
-    probe: Measure | Check,
-    measurement: Measurement,
-    criterion: Criterion,
-    signature: Signature | None,
-) -> Verdict:
-    if isinstance(probe, Check):
-        return judge_check(measurement, criterion)
-    whole = probe.candidate.nodes == ranges.ALL
-    return judge_recorded(measurement, criterion, signature, whole=whole)
 
 
 def say_worst_run(measurement: Measurement) -> str:

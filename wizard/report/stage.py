@@ -19,12 +19,8 @@ def stage(visit: Visit | None) -> str:
             return "running again" if visit and visit.resumed else "running"
         case "cancelled":
             return "cancelled, runs again"
-        case "refused":
-            return ended("refused", visit.error if visit else "")
-        case "failed":
-            return ended("failed")
-        case "done":
-            return ended("done")
+        case "refused" | "failed" | "done" as status:
+            return ended(status, visit.error if visit else "")
     return "finished" if visit and visit.question else "not begun"
 
 
