@@ -304,7 +304,9 @@ class _Checker:
             for position, item in enumerate(operand):
                 if fault := _misfit(item, kind):
                     yield self._value(f"'{field}' {fault[0]}.", fault[1], *here, position)
-        elif operator in ORDER and {int, float}.isdisjoint((kind, *typing.get_args(kind))):
+        elif operator in ORDER and not any(
+            k in (int, float) for k in (kind, *typing.get_args(kind))
+        ):
             yield self._key(
                 f"'{field}' is not a number, so '{operator}' can never hold.", "", *here
             )
@@ -316,9 +318,7 @@ class _Checker:
             fields(text, known)
         except TemplateProblem as problem:
             hint = suggestion(problem.name, (*known, *FILTERS)) if problem.name else ""
-            said = str(problem)
-            begun = said[:1].lower() if said[:2].istitle() else said[:1]
-            yield self._value(begun + said[1:], hint, *path)
+            yield self._value(_sentence(str(problem)), hint, *path)
 
     # -- the graph ------------------------------------------------------------------------------------------------------
 
@@ -404,3 +404,7 @@ def _identifier(name: str) -> bool:
         and name[0] != "-"
         and all(c.isascii() and (c.isdigit() or c.islower() or c == "-") for c in name)
     )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].lower() + text[1:] if text[:2].istitle() else text
