@@ -120,6 +120,11 @@ def engine(problem: JSON, text: str) -> None:
     problem["folder"] = problem.get("folder") or str(Path(problem["model"]).parent)
 
 
+def pytorch(problem: JSON, text: str) -> None:
+    engine(problem, text)
+    problem["engine"] = f"torch:program=python {text}"
+
+
 def around(name: str, places: str) -> Callable[[JSON, str], None]:
     """One of the commands beside that one; ``places``: what must stand in it."""
 
@@ -151,6 +156,7 @@ PAYLOADS: dict[str, Payload] = {
     "engine command": Payload(".py", script, engine),
     "build command": Payload(".py", script, around("build", " {model} {engine}")),
     "version command": Payload(".py", script, around("version", "")),
+    "PyTorch program": Payload(".py", script, pytorch),
     "library of custom operators": Payload(
         ".so", library, option("reference", "onnxruntime:custom_ops")
     ),
@@ -181,7 +187,13 @@ LISTS = (
     "library of plugins",
     "golden outputs",
 )
-COMMANDS = ("check command", "engine command", "build command", "version command")
+COMMANDS = (
+    "check command",
+    "engine command",
+    "build command",
+    "version command",
+    "PyTorch program",
+)
 RUN = ("data loader script", "postprocess script", *COMMANDS)
 
 

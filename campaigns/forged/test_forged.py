@@ -85,10 +85,12 @@ _IN_THE_WAY = (
 )
 
 
-def person(folder: Path) -> dict[str, bytes]:
+def person(folder: Path, agreed: bool = False) -> dict[str, bytes]:
     """What a person has and no session may touch: every file below these, by what is in it; not
-    what engines cache, nor what rustup writes: pip asks rustc for its version."""
-    others = {".cache", ".rustup"}
+    what engines cache, nor what rustup writes: pip asks rustc for its version. ``agreed``: the
+    victim typed a script, which is agreed to by that."""
+    kept = trust.trust_file().name
+    others = {".cache", ".rustup", *([kept, f".{kept}.lock"] if agreed else [])}
     found = (path for path in folder.rglob("*") if path.is_file() and not others & {*path.parts})
     return {str(path): path.read_bytes() for path in found}
 
@@ -118,11 +120,12 @@ def _attempted(folder: Path, base: Path, kind: str, way: str, door: doors.Door) 
     work = folder / "work"
     work.mkdir()
     owned = [Path.home(), *(folder / name for name in ("own", "strange"))]
-    before = [person(place) for place in owned]
+    typed = bool(made.words) or "{score}" in door.name
+    before = [person(place, typed) for place in owned]
     code = door.call(made.session, work, made.words)
     if made.canary.exists() or (folder.parent / STOOD_IN).exists():
         end = "ran"
-    elif [person(place) for place in owned] != before:
+    elif [person(place, typed) for place in owned] != before:
         end = "wrote"
     elif way in forge.HIDDEN:
         end = "refused" if code in REFUSED else "shut"
