@@ -81,7 +81,7 @@ def skipped(said: Said) -> str:
         candidate=Candidate(nodes="70"),
     )
     judged = Verdict("unresolved", "unrepresentable-input")
-    said.monkeypatch.setattr(probe_words, "_judge", lambda *_: judged)
+    said.monkeypatch.setattr(probe_words, "judge_recorded", lambda *_, **__: judged)
     findings = Findings(criterion=Criterion(precision="fp16"))
     trail = Trail(95)
     trail.take("70", *probe_words.verdict(probe, Measurement(), findings))
