@@ -204,6 +204,7 @@ class Staying(Program):
         self._ended: command.CheckResult | Exception | None = None
         self._compile: str = chosen["compile"]
         folder = Path(tempfile.mkdtemp(prefix="narrowdown-"))
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._pipes = {name: folder / name for name in ("asks", "answers")}
         for pipe in self._pipes.values():
             os.mkfifo(pipe, 0o600)
