@@ -6,6 +6,8 @@ One line of ``OUT/once.jsonl`` as each ends (exit, seconds, the last lines that 
 ``OUT/NAME.log`` grows meanwhile. ``two-profiles``: an engine that holds two, as ``plan=``.
 ``flaky``: that flow to its end. ``step-NAME``: one step alone. ``killed``: a session whose worker and
 then whose own process die of SIGSEGV from outside, resumed. ``peer-NAME``: polygraphy debug reduce.
+``full-N``: a session while another program holds all of the GPU's memory but N MiB (alone: nothing
+else may run beside it).
 """
 
 import argparse
@@ -41,6 +43,13 @@ SHAPES = {
     "power": ["re:[4,30,64]", "im:[4,30,64]"],
     "gru": ["spec:[20,4,64]"],
 }
+FREE = (200, 600, 1200)  # MiB; a context of CUDA alone takes some 500
+HOLD = """import sys, time, torch
+free, total = torch.cuda.mem_get_info()
+kept = torch.empty(free - int(sys.argv[1]) * 2**20, dtype=torch.uint8, device="cuda")
+print(torch.cuda.mem_get_info()[0] // 2**20, "MiB left", flush=True)
+time.sleep(600)
+"""
 TWO = """import sys, numpy as np, tensorrt as trt
 log = trt.Logger(trt.Logger.ERROR); builder = trt.Builder(log)
 network = builder.create_network(0); parser = trt.OnnxParser(network, log)
@@ -122,6 +131,17 @@ def main() -> int:
             first = ours.wait()
         return {"first": first, "workers": hit, **ask(name, [*OURS, "resume", str(session), "--display", "plain"])}  # fmt: skip
 
+    def full(name: str) -> dict[str, Any]:
+        left = name.removeprefix("full-")
+        holder = subprocess.Popen([sys.executable, "-c", HOLD, left], stdout=subprocess.PIPE)
+        try:
+            assert holder.stdout is not None
+            held = holder.stdout.readline().decode().strip()
+            words = [*OURS, "run", *given_words("power"), "--display", "plain"]
+            return {"held": held, **ask(name, words)}
+        finally:
+            holder.kill()
+
     def peer(name: str) -> dict[str, Any]:
         model, made = name.removeprefix("peer-"), out / f"{name}.onnx"
         check = [
@@ -146,6 +166,7 @@ def main() -> int:
         "two-profiles": two_profiles, "flaky": flaky, "killed": killed,
         **{f"peer-{m}": peer for m in ("rotary", "power", "gru")},
         **{f"step-{s}": step for s in STEPS},
+        **{f"full-{left}": full for left in FREE},
     }  # fmt: skip
 
     def one(name: str) -> None:
@@ -160,7 +181,7 @@ def main() -> int:
         print(json.dumps(row), flush=True)
 
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(one, given.only or every))
+        list(pool.map(one, given.only or [name for name in every if every[name] is not full]))
     return 0
 
 

@@ -56,17 +56,16 @@ def install(site: Path) -> None:
 def run_case(name: str, folder: Path, out: Path, end: float) -> dict[str, Any]:
     """One session to its end, or to the end of the time; whatever is known of it by then."""
     session, home = out / f"{name}-session", out / f"{name}-home"
-    words = [
-        sys.executable, "-u", "-m", "narrowdown", "run", f"{name}.onnx", *CASES[name], "--inputs", f"{name}_in.npz",
-        "--session", str(session), "--display", "plain",
-    ]  # fmt: skip
+    new = ["run", f"{name}.onnx", *CASES[name], "--inputs", f"{name}_in.npz", "--session"]
+    what = ["resume", "--auto"] if session.exists() else new
+    words = [sys.executable, "-u", "-m", "narrowdown", *what, str(session), "--display", "plain"]
     site = out / "site"
     install(site)
     paths = [str(site), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH", "")])]
     about = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "NARROWDOWN_HOME": str(home)}
     about.pop("PYTHONSAFEPATH", None)
     begun, row = time.monotonic(), {"case": name}
-    with (out / f"{name}.log").open("w") as log:
+    with (out / f"{name}.log").open("a") as log:
         try:
             ran = subprocess.run(
                 words, cwd=folder, env=about, stdout=log, stderr=subprocess.STDOUT,

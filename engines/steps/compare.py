@@ -185,7 +185,11 @@ def _look_around(
     return Finish(
         msgspec.structs.replace(outcome, message=" ".join(filter(None, told))),
         msgspec.structs.replace(findings, spread=outcome.verdict == "accumulation"),
-        tables={"outputs": _list_scores(m.results, model.rule), "curve": curve},
+        tables={
+            "outputs": _list_scores(m.results, model.rule),
+            "curve": curve,
+            "engine_layers": m.facts.get("layers", []),
+        },
         decisive={"whole": (probe_whole(model.ctx, findings),)},
     )
 

@@ -303,11 +303,10 @@ class _Measuring:
         probe = self.probe
         self.nodes = sum(n >= 0 for n in ready.part.node_ids)
         self.facts.update(ready.facts)
-        # Said of the whole model: how many nodes a provider of ONNX Runtime took, and that an
-        # emulation rounds nothing.
-        self.facts.update(
-            {k: ready.built.facts[k] for k in ("taken", "untouched") if k in ready.built.facts}
-        )
+        # Said of the whole model: how many nodes a provider of ONNX Runtime took, that an emulation
+        # rounds nothing, and the layers that a compiler made of which nodes.
+        of_whole = ("taken", "untouched", "layers")
+        self.facts |= {k: ready.built.facts[k] for k in of_whole if k in ready.built.facts}
         if probe.marks and probe.candidate.nodes != ALL:
             self.facts["weights"], self.facts["least"] = self._span_weights()
         if probe.record or probe.runs == 0 or (probe.keep and probe.save):

@@ -51,6 +51,7 @@ class Culprit(msgspec.Struct, frozen=True):
     values: tuple[Values, ...] = ()  # of its outputs, the worst first
     source: tuple[str, ...] = ()  # file and line of the exported program
     modules: tuple[str, ...] = ()  # path and class of the PyTorch modules
+    ran_as: tuple[str, ...] = ()  # the engine's layers that hold its nodes, and the types they give
     # error of the part in the case folder, if its shapes or values were made smaller
     made_smaller: float | None = None
 

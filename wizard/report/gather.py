@@ -78,6 +78,18 @@ _EXCLUDED = {
 }
 
 
+class EngineLayer(msgspec.Struct, frozen=True):
+    """A row of the table ``engine_layers`` of compare: a layer of the whole model's engine."""
+
+    layer: str
+    nodes: tuple[str, ...]
+    types: tuple[str, ...] = ()
+
+    def tell(self) -> str:
+        size = "alone" if len(self.nodes) == 1 else f"{len(self.nodes)} nodes in one"
+        return f"{elide(self.layer, 60)} ({', '.join((size, *self.types))})"
+
+
 class Sources(msgspec.Struct, frozen=True):
     """Where the report is read from beside the session's state. ``table``: the rows of a step's
     table, ``graph``: the index of a model, each by its artifact's digest."""
@@ -216,6 +228,7 @@ def _culprits(
 ) -> tuple[Culprit, ...]:
     """The culprits, each with its surroundings and its values, as far as they were kept."""
     found = confirmed(state, flow)
+    layers = _last_table(state, table, "engine_layers", EngineLayer)
     told = []
     for c, files in zip(found, case_files(state, table, found), strict=True):
         rows = table(files["values.json"]) if "values.json" in files else []
@@ -234,6 +247,7 @@ def _culprits(
                 values=tuple(values),
                 source=source,
                 modules=modules,
+                ran_as=tuple(row.tell() for row in layers if set(row.nodes) & set(said.nodes)),
                 made_smaller=smaller,
             )
         )

@@ -294,6 +294,7 @@ def _culprit(report: Report, position: int) -> list[Block]:
             ),
             ("your model's output by that", _say_part(c.effect, metric, c.effect_places)),
             ("sample", Name(say_sample(c.sample))),
+            ("runs in the layers", Names(c.ran_as, FEW) if c.ran_as else ""),
             ("fails again", c.verified or "?"),
             ("minimal", _say_minimal(c)),
             ("more of its kind", Names(c.also, FEW, _say_share(c.also, report)) if c.also else ""),

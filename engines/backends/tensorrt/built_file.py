@@ -174,7 +174,7 @@ class FileEngine:
             raise EngineFault("unsupported", f"The engine was read, but {self._runs.reason}")
         outputs = self._match_model(request.model)
         told = self._read.layers
-        facts = {"layers": len(told), "groups": layers.group_nodes(told), "unobservable": {}}
+        facts = {"layers": layers.list_layers(told), "unobservable": {}}
         return Execution(
             self._found, self._read.engine, request.model, {name: name for name in outputs}, facts
         )

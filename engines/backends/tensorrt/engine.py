@@ -160,7 +160,7 @@ class Engine:
             facts |= {"choices": chooser.choices, "refused": chooser.refused}
         if not self._runs.present:
             return Plan(model, facts, self._runs.reason)
-        return self._load(plan, model, parsed, facts, read=request.record or bool(kept))
+        return self._load(plan, model, parsed, facts, read=not (request.part or kept))
 
     def _chooser(self, request: BuildRequest) -> Chooser | Entries | None:
         """How this version records and forces its choices; None where nobody asks, or where it
@@ -188,9 +188,7 @@ class Engine:
         if engine is None:
             raise configure.make_fault(found)
         if read:
-            built = layers.read_layers(found, engine)
-            facts["layers"] = len(built)
-            facts["groups"] = layers.group_nodes(built)
+            facts["layers"] = layers.list_layers(layers.read_layers(found, engine))
         unseen = {*parsed.skipped, *(mark for marks in parsed.heard.values() for mark in marks)}
         names = {o.name: o.name for o in model.graph.output if o.name not in unseen}
         return Execution(found, engine, model, names, facts, parsed.heard)

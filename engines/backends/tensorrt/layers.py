@@ -19,7 +19,6 @@ class Layer(msgspec.Struct, frozen=True):
     name: str
     kind: str = ""
     nodes: tuple[str, ...] = ()
-    tactic: str = ""
     formats: tuple[str, ...] = ()  # of its outputs, as "Row major linear FP16 format"
 
 
@@ -42,12 +41,13 @@ def layers_of(text: str) -> tuple[Layer, ...]:
     return tuple(_read_layer(entry) for entry in found) if isinstance(found, list) else ()
 
 
-def group_nodes(layers: Collection[Layer]) -> list[dict[str, Any]]:
-    """The layers that stand for several ONNX nodes, as plain data: name, tactic, nodes."""
+def list_layers(layers: Collection[Layer]) -> list[dict[str, Any]]:
+    """The layers that say which ONNX nodes they hold, as plain data: layer, nodes, and the types of
+    their outputs as the engine writes them."""
     return [
-        {"layer": each.name, "tactic": each.tactic, "nodes": list(each.nodes)}
+        {"layer": each.name, "nodes": each.nodes, "types": list(dict.fromkeys(each.formats))}
         for each in layers
-        if len(each.nodes) > 1
+        if each.nodes
     ]
 
 
@@ -59,6 +59,5 @@ def _read_layer(entry: Any) -> Layer:
         name=str(entry.get("Name", "")),
         kind=str(entry.get("LayerType", "")),
         nodes=node_names(str(entry.get("Metadata", ""))),
-        tactic=str(entry.get("TacticName") or entry.get("TacticValue") or ""),
         formats=tuple(str(o.get("Format/Datatype") or o.get("Datatype") or "") for o in outputs),
     )

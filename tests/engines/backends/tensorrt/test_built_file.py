@@ -129,8 +129,8 @@ def test_it_runs_as_it_is_and_tells_its_precision_and_layers(engine: Callable[..
     built = made.build(BuildRequest(model(), ""))
     fed = np.arange(6, dtype=np.float32).reshape(2, 3)
     assert built.run({"x": fed})["y"].tolist() == (2 * fed).tolist()
-    assert built.facts["layers"] == 1
-    assert built.facts["groups"] == [{"layer": "all", "tactic": "", "nodes": ["a", "b"]}]
+    (layer,) = built.facts["layers"]
+    assert (layer["layer"], layer["nodes"]) == ("all", ("a", "b"))
     with pytest.raises(EngineFault, match=r"take input 'x' with shape \(5, 3\)"):
         built.run({"x": np.zeros((5, 3), np.float32)})
 
