@@ -27,9 +27,10 @@ class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a model came out of PyTorch (``engines.exporting``). ``source``: what the user named;
     ``recorded``: the spec of what eager PyTorch gave, inner values of the first sample among it.
     ``torch``: its version; ``module``: the class. ``training``: it came in train mode, and was put
-    into eval mode; ``steady``: two runs gave the same. ``pairs``: inner values; ``unpaired``: why
-    there are none. ``differences``: module path -> operators that differ; ``constants``: tensor ->
-    a constant of the model that is not what PyTorch computes."""
+    into eval mode; ``steady``: two runs gave the same; ``precision``: what it computes in.
+    ``pairs``: inner values; ``unpaired``: why there are none. ``differences``: module path ->
+    operators that differ; ``constants``: tensor -> a constant of the model that is not what PyTorch
+    computes."""
 
     source: str
     recorded: str
@@ -37,6 +38,7 @@ class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
     module: str = ""
     training: bool = False
     steady: bool = True
+    precision: Literal["fp32", "fp16", "bf16"] = "fp32"
     pairs: int = 0
     unpaired: str = ""
     differences: dict[str, tuple[Difference, ...]] = {}

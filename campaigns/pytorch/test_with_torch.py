@@ -52,6 +52,10 @@ def told():
     return Two(), {"a": torch.randn(2, 4)}, {"opset_version": 21, "dynamic_shapes": {"a": {0: "n"}}}
 
 
+def half():
+    return Two().half(), {"a": torch.randn(2, 4).half()}
+
+
 class Draws(nn.Module):
     def forward(self, x):
         return x + torch.rand_like(x)
@@ -137,6 +141,13 @@ def test_an_exported_program(folder: Path, tmp_path: Path) -> None:
     assert Path(launch.find_model(tmp_path)).name == "program.onnx"
 
 
+@pytest.mark.parametrize(("name", "precision"), [("given", "fp32"), ("half", "fp16")])
+def test_what_pytorch_computes_in_is_told(
+    folder: Path, tmp_path: Path, name: str, precision: str
+) -> None:
+    assert export(folder, f"program.py:{name}", out=tmp_path).precision == precision
+
+
 def test_a_module_that_draws_is_not_steady(folder: Path, tmp_path: Path) -> None:
     assert not export(folder, "program.py:draws", out=tmp_path).steady
 
@@ -147,7 +158,7 @@ def test_a_module_that_draws_is_not_steady(folder: Path, tmp_path: Path) -> None
         (
             "program.py:bad",
             (),
-            "program.py', line 35, stopped with ValueError: the weights are gone",
+            "program.py', line 39, stopped with ValueError: the weights are gone",
         ),
         ("program.py:Two", (), "give --inputs FILE with a, b"),
         ("program.py:Two", ("whole.pt",), "more than tensors"),

@@ -51,6 +51,8 @@ MOVES = frozenset(
 )  # fmt: skip
 CONSTANT = 1e-5  # relative error of a constant that rounding to FP32 does not explain
 SAID = 4  # differences that are told of one module
+# What PyTorch computes in, by the coarsest type of what its operators give.
+PRECISIONS = {"torch.bfloat16": "bf16", "torch.float16": "fp16"}
 # Attributes of ONNX nodes beside the argument of the operator that they were made of.
 ATTRIBUTES = {
     ("Gelu", "approximate"): "approximate",
@@ -233,6 +235,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         super().__init__()
         self.calls: list[Call] = []
         self.values: dict[int, Any] = {}
+        self.types = set[str]()
         self.wanted, self.lines = frozenset(wanted), lines
         self.scopes: list[str] = [""]
         self.node = ""
@@ -252,6 +255,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[misc]
         if len(self.calls) in self.wanted:
             self.values[len(self.calls)] = first[0].detach().clone()
         self.calls.append(call)
+        self.types.add(str(first[0].dtype))
         self.last = first[0]
         return out
 
@@ -543,6 +547,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
         "training": was_training,
         "steady": steady,
         "samples": len(samples),
+        "precision": next((p for name, p in PRECISIONS.items() if name in first.types), "fp32"),
     }
     program, model = export_onnx(module, args, {"kwargs": kwargs, **options})
     weights = (value.const_value for value in model.graph.initializers.values())

@@ -21,7 +21,6 @@ import msgspec
 from narrowdown.engines.asking import Sub, asked
 from narrowdown.engines.asking.whole_model import FLOAT64, WholeModel, probe_whole
 from narrowdown.engines.compare.judge import (
-    TOLERANCE_BY_PRECISION,
     Criterion,
     Signature,
     badness,
@@ -35,12 +34,10 @@ from narrowdown.engines.problem import Difference, Exported
 from narrowdown.engines.reach import reach
 from narrowdown.engines.views import view_engine
 
-# What FP32 may cost, whatever the engine under test computes in: the export is judged by itself.
-RULE = Criterion(tolerance=TOLERANCE_BY_PRECISION["fp32"])
-# A part's own error, fed exactly, that is this far above rounding is the part's, though it is below
-# the tolerance of a whole model. Healthy nodes of a ViT, a CNN, a decoder and an LSTM are off by at
-# most 6e-7; of ten planted faults the smallest was off by 1.4e-4.
-CLEAR = 1e-5
+# A part's own error, fed exactly, from this share of the tolerance of a whole model on is the part's:
+# 1e-5 of FP32. Healthy nodes of a ViT, a CNN, a decoder and an LSTM are off by at most 6e-7; of ten
+# planted faults the smallest was off by 1.4e-4.
+CLEAR = 0.1
 # Decisive is the first sample: inner values were recorded of it alone.
 FEED = "real:0"
 
@@ -53,7 +50,7 @@ class Comparison(msgspec.Struct, frozen=True):
     engine: str
     recorded: str
     sample: str = FEED
-    rule: Criterion = RULE
+    rule: Criterion = Criterion()
     closer: bool = True
 
 
@@ -118,7 +115,7 @@ def find_part(asked_of: Comparison) -> Sub[Parted]:
         if errors[tensor] <= limit(asked_of.rule, index.tensors[tensor].name):
             continue
         own = (yield from _ask_alone(asked_of, found, tensor)) if asked_of.closer else None
-        if own is not None and own <= CLEAR:
+        if own is not None and own <= CLEAR * asked_of.rule.tolerance:
             found = msgspec.structs.replace(found, amplified=True)
             continue
         standing = yield from _believe(asked_of, found, tensor)
@@ -146,7 +143,7 @@ def _believe(
     if not behind:
         return "believed"
     fits = yield from _fits(asked_of, found, behind[0])
-    if all(found.errors[t] <= CLEAR for t in behind):
+    if all(found.errors[t] <= CLEAR * asked_of.rule.tolerance for t in behind):
         return "idle" if fits else "other"
     further = list_behind(found.index, found.errors, behind[0])
     if not fits and further:

@@ -7,11 +7,11 @@ import msgspec
 
 from narrowdown.engines.asking import StepContext
 from narrowdown.engines.asking.whole_model import WholeModel
+from narrowdown.engines.compare.judge import TOLERANCE_BY_PRECISION, Criterion
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.exporting.parting import (
     CLEAR,
     FEED,
-    RULE,
     Blamed,
     Comparison,
     Part,
@@ -44,8 +44,8 @@ class ExportOutcome(Outcome, frozen=True, kw_only=True):
     error: float | None = None  # of the model's worst output
     inner_error: float | None = None  # of the part, fed with PyTorch's values
     float64: float | None = None  # of the tensor that departs, computed in float64
-    tolerance: float = RULE.tolerance
-    metric: str = RULE.metric
+    tolerance: float = Criterion().tolerance
+    metric: str = Criterion().metric
     agreeing: int = 0  # inner values that agree
     compared: int = 0  # of so many
     parts: bool = False  # the reference computes what PyTorch gave, and parts of it
@@ -60,12 +60,17 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         return Finish(ExportOutcome(verdict="unsteady", message=told), findings)
     model = WholeModel(ctx, findings)
     engine = USUAL_ENGINE if original(ctx.reference) else ctx.reference  # which computes ONNX
-    found: Parted = yield from find_part(Comparison(model, engine, exported.recorded))
+    # What PyTorch's own precision may cost, whatever the engine under test computes in.
+    rule = Criterion(
+        tolerance=TOLERANCE_BY_PRECISION[exported.precision], precision=exported.precision
+    )
+    found: Parted = yield from find_part(Comparison(model, engine, exported.recorded, rule=rule))
     outcome = ExportOutcome(
+        tolerance=rule.tolerance,
         error=max(
             (found.errors[t] for t in found.index.outputs if t in found.errors), default=None
         ),
-        agreeing=sum(error <= RULE.tolerance for error in found.errors.values()),
+        agreeing=sum(error <= rule.tolerance for error in found.errors.values()),
         compared=len(found.errors),
     )
     if found.other:
@@ -74,9 +79,9 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     if found.why:
         told = f"The export could not be checked: {found.why}"
         return Finish(msgspec.structs.replace(outcome, message=told), findings)
-    # Where no output is off by more than FP32 allows, the session goes on, and a place inside is
+    # Where no output is off by more than that, the session goes on, and a place inside is
     # told all the same.
-    departs = (outcome.error or 0.0) > RULE.tolerance
+    departs = (outcome.error or 0.0) > rule.tolerance
     unclear = found.amplified and found.part is None
     verdict: Verdict = "right" if not departs else "unresolved" if unclear else "export"
     outcome = msgspec.structs.replace(outcome, verdict=verdict)
@@ -97,7 +102,7 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         outcome,
         msgspec.structs.replace(
             findings,
-            criterion=RULE,
+            criterion=rule,
             sample=FEED,
             case=culprit.case,
             culprits=(culprit,),
@@ -134,15 +139,15 @@ def say_place(outcome: ExportOutcome) -> str:
         if outcome.verdict == "export"
         else "The outputs agree, and inside of the module one value does not. It is made in"
     )
-    own = outcome.inner_error
+    own, clear = outcome.inner_error, CLEAR * outcome.tolerance
     alone = (
-        f" Fed with PyTorch's own values, this part alone is {wrong_by(own, RULE.metric)}."
-        if own is not None and own > CLEAR
+        f" Fed with PyTorch's own values, this part alone is {wrong_by(own, outcome.metric)}."
+        if own is not None and own > clear
         else ""
     )
     exact = (
-        f" In float64 it is {wrong_by(outcome.float64, RULE.metric)}, so rounding is not the reason."
-        if outcome.float64 and outcome.float64 > CLEAR
+        f" In float64 it is {wrong_by(outcome.float64, outcome.metric)}, so rounding is not the reason."
+        if outcome.float64 and outcome.float64 > clear
         else ""
     )
     before = f" {outcome.agreeing} of {outcome.compared} inner values agree."
@@ -152,7 +157,7 @@ def say_place(outcome: ExportOutcome) -> str:
 
 def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
     """What is told where no inner value departs."""
-    worst = wrong_by(outcome.error, RULE.metric)
+    worst = wrong_by(outcome.error, outcome.metric)
     if outcome.verdict == "unresolved":
         return f"The outputs are {worst} beside PyTorch's, yet each part is right alone: rounding grows on the way."
     if outcome.verdict == "export":
@@ -164,7 +169,7 @@ def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:
 
 SPEC = StepSpec(
     name="export-check",
-    version=3,
+    version=4,
     summary="Hold the ONNX model against what the PyTorch module computed, and name the module that departs.",
     run=check_export,
     outcome=ExportOutcome,
