@@ -108,6 +108,7 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     # (integers and booleans only): fed as constants by default, as the engine would fold them.
     shape_like: tuple[int, ...] = ()
     opset: int = 0  # of ONNX's own operators; 0: not known
+    centred: tuple[int, ...] = ()  # stored codes that may be zero points of symmetric pairs
 
     @cached_property
     def readers(self) -> tuple[tuple[int, ...], ...]:

@@ -63,6 +63,10 @@ __all__ = [
 T = TypeVar("T")
 Ceiling = Callable[[int, int], tuple[int, int]]
 
+# The zero point of symmetric codes.
+_MIDDLES = {
+    TensorProto.INT8: 0, TensorProto.UINT8: 128, TensorProto.INT16: 0, TensorProto.UINT16: 32768,
+}  # fmt: skip
 MOST_NODES = 1_000_000  # functions inlined, bodies included; each costs about a KiB of every worker
 
 
@@ -367,6 +371,14 @@ def _infer_sizes(proto: ModelProto, fed: Mapping[str, tuple[int, ...]]) -> Mappi
     return {name: size for name, size in told.items() if size >= 0}
 
 
+def _is_centred(tensor: TensorProto) -> bool:
+    """Whether it may be the zero point of a symmetric pair for a whole tensor, or for channels."""
+    middle = _MIDDLES.get(tensor.data_type)
+    if middle is None or len(tensor.dims) > 1 or external.is_external(tensor):
+        return False
+    return bool((numpy_helper.to_array(tensor) == middle).all())
+
+
 def build_index(proto: ModelProto, digest: str) -> GraphIndex:
     """The graph as steps see it. Node ids are positions in ``graph.node`` (topological in stored
     models); tensor ids: inputs, weights, then node outputs in order. Types and shapes come from
@@ -422,7 +434,10 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
         )
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
     opset = versions.get("", 0)
-    index = GraphIndex(digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset)
+    centred = tuple(ids[t.name] for t in graph.initializer if _is_centred(t))
+    index = GraphIndex(
+        digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset, centred=centred
+    )
     seeds = [ids[name] for name in deciding if name in ids]
     return msgspec.structs.replace(index, shape_like=shape_like(index, seeds))
 

@@ -277,11 +277,14 @@ def find_settings(index: GraphIndex) -> dict[str, Any]:
     weights, activations = (Counter(codes[of]).most_common(1)[0][0] for of in (True, False))
     channels = any("per-channel" in name_scales(index, layer) for layer in layers)
     found = {"activation_type": activations, "weight_type": weights, "per_channel": channels}
-    biased = any(len(index.nodes[layer.node].inputs) > 2 for layer in layers)
+    biased = [x for x in find_layers(index) if len(index.nodes[x.node].inputs) > 2]
+    stored = {index.nodes[d].inputs[0] for layer in biased for d in layer.dequantizers}
+    zeros = {t for d in pairs if not reads_weights(index, d) for t in index.nodes[d].inputs[2:]}
     more: dict[str, Any] = {}
-    if activations == "QInt8" and biased and "int32" not in dtypes.values():
-        # As TensorRT takes them: signed codes without zero points, and biases in float.
-        more = {"ActivationSymmetric": True, "QuantizeBias": False}
+    if zeros and zeros.issubset(index.centred):
+        more["ActivationSymmetric"] = True
+    if biased and all(index.tensors[t].dtype != "int32" for t in stored):
+        more["QuantizeBias"] = False
     if not _quantizes_outputs(index):
         asking = ASKING | HANDING_ON
         more["OpTypesToExcludeOutputQuantization"] = sorted(asking & {n.op for n in index.nodes})

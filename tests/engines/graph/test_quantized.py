@@ -176,7 +176,14 @@ def test_layers_in_float_are_what_nodes_to_exclude_takes_out(folder: Path, form:
         {t.name for t in m.graph.initializer if "zero" in t.name and numpy_helper.to_array(t).any()}
         for m in (anew, again)
     ]
-    assert form == "symmetric" or zeros[0] == zeros[1]
+    assert zeros[0] == zeros[1]
+
+
+def test_symmetric_codes_are_told_where_nothing_has_a_bias(folder: Path) -> None:
+    symmetric = {"extra_options": {"ActivationSymmetric": True}}
+    made = quantize(float_model(["MatMul"]), X, activation_type="QInt8", **symmetric)
+    found = find_settings(stored(folder, made, "int")[1].index)
+    assert found == found | symmetric
 
 
 def list_quantized(model: onnx.ModelProto) -> set[str]:
