@@ -721,12 +721,9 @@ class _Loading:
 
     # -- random by role
 
-    def _draw_feed(
-        self, real: Mapping[str, tuple[int, ...]], seed: int | None = None
-    ) -> dict[str, Array]:
+    def _draw_feed(self, real: Mapping[str, tuple[int, ...]], seed: int) -> dict[str, Array]:
         """A feed by role: shapes that the user gave, else those of the first real feed, else
-        guessed ones. ``seed``: of another draw than the session's."""
-        seed = self.probe.seed if seed is None else seed
+        guessed ones."""
         made: dict[str, Array] = self.kept | self._shape_values()
         shapes = self._choose_shapes(made, real)
         # A width of pixels is no length of a text beside them.

@@ -9,7 +9,7 @@ every input of node ``i`` is made by a node with a smaller id, or is a graph inp
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -26,7 +26,16 @@ _ITERATION = re.compile(r"/iteration_\d+/")  # in the name of a copy (``engines.
 Stated: TypeAlias = int | float | str | list[int | float | str]
 
 # Operators that give other values each time.
-_DRAWN = {"RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout"}
+DRAWS = frozenset(
+    {
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+    }
+)
 
 # Values pass these unchanged, as far as which row of a table they name is concerned.
 THROUGH = frozenset(
@@ -153,7 +162,7 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         for node in self.nodes:
             if (
                 node.reads
-                and node.op not in _DRAWN
+                and node.op not in DRAWS | {"Dropout"}  # which drops while a model is trained
                 and not node.holds_graphs
                 and fixed.issuperset(node.reads)
             ):
@@ -164,24 +173,26 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
     def kinds(self) -> tuple[tuple[int, ...], ...]:
         """By node id all nodes of its kind: one operator with the same attributes and sizes, fed by
         the same operators, as each layer of a model has them again."""
-        described = tuple(map(self._describe, self.nodes))
-        kinds: dict[str, tuple[int, ...]] = {}
-        for n, kind in enumerate(described):
-            kinds[kind] = (*kinds.get(kind, ()), n)
-        return tuple(kinds[kind] for kind in described)
+        return _join_alike(map(self._describe, self.nodes))
 
     @cached_property
-    def _in_bodies(self) -> tuple[str, ...]:
-        """By node id its name in the body that it was copied of, without iterations; "" of none."""
-        names = (node.name for node in self.nodes)
-        return tuple(_ITERATION.sub("/", n) if _ITERATION.search(n) else "" for n in names)
+    def copies(self) -> tuple[tuple[int, ...], ...]:
+        """By node id the node and, of a node of a body, its copies in all iterations: an engine that
+        runs the loop has one node for all of them."""
+        return _join_alike(
+            _ITERATION.sub("/", node.name) if _ITERATION.search(node.name) else node.id
+            for node in self.nodes
+        )
 
     def with_copies(self, nodes: Iterable[int]) -> tuple[int, ...]:
-        """These nodes and, of nodes of a body, their copies in all iterations, ascending: an engine
-        that runs the loop has one node for all of them."""
-        kept = set(nodes)
-        copied = {self._in_bodies[n] for n in kept} - {""}
-        return tuple(n for n, name in enumerate(self._in_bodies) if n in kept or name in copied)
+        """These nodes and all copies of them, ascending."""
+        return tuple(sorted({copy for n in nodes for copy in self.copies[n]}))
+
+    def group_copies(self, nodes: Iterable[int]) -> tuple[tuple[int, ...], ...]:
+        """These nodes, ascending, those that are copies of one node in one group."""
+        inside = frozenset(nodes)
+        groups = dict.fromkeys(self.copies[n] for n in sorted(inside))
+        return tuple(tuple(n for n in group if n in inside) for group in groups)
 
     def _describe(self, node: Node) -> str:
         read, made = ([self.tensors[t] for t in ids] for ids in (node.reads, node.outputs))
@@ -260,3 +271,13 @@ class GraphIndex(msgspec.Struct, frozen=True, dict=True):
         feeds, leaves = self.boundary(inside)
         made = {self.tensors[t].producer for t in feeds} - {-1}
         return inside | made | {r for t in leaves for r in self.readers[t]}
+
+
+def _join_alike(described: Iterable[Hashable]) -> tuple[tuple[int, ...], ...]:
+    """By place all places of what is described in the same way."""
+    keys = tuple(described)
+    alike: dict[Hashable, list[int]] = {}
+    for place, key in enumerate(keys):
+        alike.setdefault(key, []).append(place)
+    groups = {key: tuple(places) for key, places in alike.items()}
+    return tuple(groups[key] for key in keys)

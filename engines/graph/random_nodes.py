@@ -4,18 +4,7 @@ from collections.abc import Iterable, Mapping
 
 from onnx import GraphProto, NodeProto, TensorProto, numpy_helper
 
-from narrowdown.engines.graph import names
-
-DRAWS = frozenset(
-    {
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-        "Multinomial",
-        "Bernoulli",
-    }
-)
+from narrowdown.engines.graph import DRAWS, names
 
 
 def list_random(graph: GraphProto) -> tuple[str, ...]:

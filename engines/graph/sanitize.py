@@ -11,9 +11,8 @@ import onnx
 from google.protobuf.message import Message  # type: ignore[import-untyped]
 from onnx import ModelProto, TensorProto
 
-from narrowdown.engines.graph import ModelProblem, external, load, names, schema
+from narrowdown.engines.graph import DRAWS, ModelProblem, external, load, names, schema
 from narrowdown.engines.graph.load import Imported, StoredModel
-from narrowdown.engines.graph.random_nodes import DRAWS
 from narrowdown.engines.store import Store
 from narrowdown.engines.store.memory import HELD
 

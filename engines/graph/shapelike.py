@@ -24,7 +24,6 @@ _SINKS: dict[str, tuple[int, ...]] = {
 }  # fmt: skip
 # The values of their input do not reach the result.
 _FORM_ONLY = {"Shape", "Size", "SequenceLength"}
-_CONTROL = {"If", "Loop", "Scan"}
 # Sizes are sometimes computed in floats (Shape, Cast, Mul, Floor, Cast): these are followed upwards
 # through floats too. The list is short so that the search never wanders into the network itself.
 _THROUGH_FLOATS = {
@@ -61,7 +60,7 @@ def shape_like(index: GraphIndex, seeds: Iterable[int] = ()) -> tuple[int, ...]:
 
     def made_of(t: int) -> list[int]:
         node = index.made_by(t)
-        if node is None or node.op in _FORM_ONLY or node.op in _CONTROL or not _is_standard(node):
+        if node is None or node.op in _FORM_ONLY or node.holds_graphs or not _is_standard(node):
             return []
         floats = node.op in _THROUGH_FLOATS
         return [

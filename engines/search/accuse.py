@@ -70,13 +70,6 @@ class _Asker:
         self.worst = {oracle.index.tensors[t].producer: t for t in furthest}
         self.amount = {n: errors[t] for n, t in self.worst.items()}
 
-    def adds_enough(self, node: int) -> bool:
-        """A tenth of what is allowed, at a node, is the least that could matter; below it lies the
-        rounding of a right engine. (An error of less that grows on its way is looked for among the
-        quiet ones.)"""
-        name = self.oracle.index.tensors[self.worst[node]].name
-        return self.amount[node] > limit(self.oracle.criterion, name) / 10
-
     def amplifies(self, node: int) -> bool:
         """Whether it adds far more when it is fed as stored than when it is fed exactly. Of all who
         are accused in tests/engines, amplifiers reach 217 times and more, all others 1."""
@@ -96,12 +89,16 @@ class _Asker:
     def measure(self, n: int, group: tuple[int, ...]) -> Sub[bool]:
         """Whether the error of its group is a tenth of the failure: then it is a suspect."""
         index, criterion = self.oracle.index, self.oracle.criterion
-        name = index.shown_names[n]
+        name, copies = index.shown_names[n], index.copies[n]
+        alone = frozenset(index.with_copies(group))
+        # Fed right values no iteration would hand its error on to the next one.
+        goes_on = len(copies) > 1 and self.oracle.keeps
+        around = index.with_paths(alone) if goes_on else alone
         note = Note(f"does the error of {name} reach the outputs?", best=0, tried=self._asked_for)
         self._asked_for += 1
-        outputs = tuple(t for t in index.nodes[n].outputs if t in self.added)
+        outputs = tuple(t for c in copies for t in index.nodes[c].outputs if t in self.added)
         answer: Answer = yield from self.oracle.ask(
-            Question(frozenset(group), outputs=outputs, note=note)
+            Question(around, outputs=outputs, keep=around - alone, note=note)
         )
         self.verdicts[n] = answer.why
         stored, exact = self.added[self.worst[n]]
@@ -114,7 +111,7 @@ class _Asker:
         self.suspects.append(Suspect(
             node=n,
             tensor=self.worst[n],
-            nodes=ranges.encode({*group, *(list_producers(index, [n]) if self.amplifies(n) else ())}),
+            nodes=ranges.encode({*around, *(list_producers(index, copies) if self.amplifies(n) else ())}),
             own=self.amount[n],
             effect=answer.effect,
             name=name,
@@ -131,12 +128,21 @@ def _rank(asker: _Asker, inherited: Mapping[int, Score]) -> tuple[list[int], lis
 
     48 suspects bound the builds: by added error alone real models tie five infinities of which
     three are harmless, and a strict tolerance makes every node a suspect."""
-    worst = asker.worst
+    oracle, index, worst = asker.oracle, asker.oracle.index, asker.worst
     ranked = sorted(
         (n for n in worst if asker.amount[n] > 0), key=lambda n: (-asker.amount[n], worst[n])
     )
-    telling = {n for n in worst if asker.adds_enough(n)}
-    leading = set(asker.oracle.index.ancestors(_first_bad(asker.oracle, inherited)))
+    stands = {index.copies[n]: n for n in reversed(ranked)}  # the worst for all copies of a node
+    ranked = [n for n in ranked if stands[index.copies[n]] == n]
+    # A tenth of what is allowed, at a node, is the least that could matter; below it lies the
+    # rounding of a right engine. An error of less that grows on its way is looked for among the
+    # quiet ones.
+    allowed = {n: limit(oracle.criterion, index.tensors[t].name) for n, t in worst.items()}
+    telling = {n for n in worst if asker.amount[n] > allowed[n] / 10}
+    # The tensors over tolerance whose node reads none that is; the failing outputs where no tensor
+    # before them is over.
+    over_it = [t for t, score in inherited.items() if over(score, oracle.criterion)]
+    leading = set(index.ancestors(index.first_of(over_it) or oracle.watched))
     quiet = [n for n in ranked if n in leading - telling]
     return [n for n in ranked if n in telling][:48], quiet[:8]
 
@@ -180,17 +186,6 @@ def measure_shares(oracle: Oracle, suspects: Sequence[Suspect]) -> Sub[tuple[flo
 
 def is_spread(shares: Sequence[float]) -> bool:
     return bool(shares) and max(shares) <= MOST and sum(s >= SOME for s in shares) >= PARTS / 2
-
-
-def _first_bad(oracle: Oracle, inherited: Mapping[int, Score]) -> tuple[int, ...]:
-    """The tensors over tolerance whose node reads none that is; the failing outputs where no tensor
-    before them is over."""
-    return (
-        oracle.index.first_of(
-            [t for t, score in inherited.items() if over(score, oracle.criterion)]
-        )
-        or oracle.watched
-    )
 
 
 def order_accused(suspects: Sequence[Suspect]) -> tuple[Suspect, ...]:

@@ -93,7 +93,7 @@ def _walk_forward(oracle: Oracle, case: Case, *, small: bool) -> Sub[tuple[Cut, 
     that does among others is enough, while the model fails.
     """
     index = oracle.index
-    nodes = set(ranges.decode(case.node_ids))
+    nodes = set(index.with_copies(ranges.decode(case.node_ids)))
     _, leaves = index.boundary(nodes)
     patches, fits = set(leaves), True
     # Twelve steps forward are a bound, chosen and not measured: a norm's square, sum and root take

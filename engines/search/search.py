@@ -9,6 +9,7 @@ with its captured reference value.
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import chain
 
 import msgspec
 
@@ -111,14 +112,23 @@ def find_shortest(
 
 def minimise(trials: Trials, nodes: Iterable[int], *, cuts: bool = True) -> Sub[NodeIds]:
     """From a failing node set to a small one that was measured to fail; with ``cuts`` by the node
-    order first. 1-minimal unless removals were unresolved for the engine's own reasons."""
+    order first. 1-minimal unless removals were unresolved for the engine's own reasons; copies of a
+    node of a body are left out together."""
     failing = tuple(sorted(nodes))
+    if cuts and len(trials.oracle.index.group_copies(failing)) < len(failing):
+        # Which nodes, before in which iterations: of just as many as fail no node can go.
+        failing = yield from _leave_out(trials, failing)
     if cuts:
         failing = yield from find_shortest(trials, failing, from_end=False)
         failing = yield from find_shortest(trials, failing, from_end=True)
-    if len(failing) == 1:
-        return frozenset(failing)
-    return frozenset((yield from ddmin(failing, trials.fails)))
+    return frozenset((yield from _leave_out(trials, failing)))
+
+
+def _leave_out(trials: Trials, nodes: Iterable[int]) -> Sub[tuple[int, ...]]:
+    """The nodes without what the failure does not need, ascending."""
+    groups = trials.oracle.index.group_copies(nodes)
+    left = yield from ddmin(groups, lambda part: trials.fails(chain.from_iterable(part)))
+    return tuple(sorted(chain.from_iterable(left)))
 
 
 def grow_cut(index: GraphIndex, nodes: Iterable[int], answer: Answer) -> NodeIds:
@@ -136,11 +146,9 @@ def grow_cut(index: GraphIndex, nodes: Iterable[int], answer: Answer) -> NodeIds
 
 
 def prove_one_minimal(trials: Trials, nodes: NodeIds) -> Sub[bool]:
-    """Whether removing any single node makes the failure vanish or change. Asks what was not asked
-    before."""
-    if len(nodes) == 1:
-        return True
-    for n in sorted(nodes):
-        if (yield from trials.fails(nodes - {n})):
+    """Whether removing any single node, of a body with its copies, makes the failure vanish or
+    change. Asks what was not asked before."""
+    for group in trials.oracle.index.group_copies(nodes):
+        if (yield from trials.fails(nodes.difference(group))):
             return False
     return True

@@ -197,7 +197,7 @@ def make_case(ask: Inquiry, settled: Settled, *, minimal: bool, found_by: str) -
         sample=ask.findings.sample,
         nodes=ask.index.names(sorted(nodes)),
         node_ids=ranges.encode(nodes),
-        ops=tuple(ask.index.nodes[n].op for n in sorted(nodes)),
+        ops=tuple(ask.index.nodes[group[0]].op for group in ask.index.group_copies(nodes)),
         inputs=tuple(ask.index.tensors[t].name for t in ask.fed(nodes)),
         outputs=tuple(ask.index.tensors[t].name for t in leaves),
         **first.off,

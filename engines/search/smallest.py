@@ -150,7 +150,7 @@ def isolate_first(
 
 def _is_most(oracle: Oracle, suspect: Suspect) -> bool:
     """Whether the node was seen to bring most of the model's error to its outputs by itself."""
-    alone = ranges.decode(suspect.nodes) == (suspect.node,)
+    alone = ranges.decode(suspect.nodes) == oracle.index.copies[suspect.node]
     return suspect.tensor >= 0 and alone and suspect.effect > MOST * oracle.error
 
 
@@ -158,20 +158,20 @@ def _isolate(oracle: Oracle, suspect: Suspect, growth: int, most: int) -> Sub[Is
     index = oracle.index
     name = index.shown_names[suspect.node]
     nodes: NodeIds = frozenset(ranges.decode(suspect.nodes))
-    amplifies = nodes != {suspect.node}
+    amplifies = nodes != {*index.copies[suspect.node]}
     trials = Trials(oracle, Question(feed="exact" if amplifies else "stored"))
     for grown in range(growth + 1):
         yield Note(f"cutting out {len(nodes)} nodes around {name}")
         answer: Answer = yield from trials.test(nodes)
         if answer.fails:
-            nodes = yield from minimise(trials, nodes, cuts=False)
+            nodes = yield from minimise(trials, nodes, cuts=True)
             return Isolated(trials, nodes, grown)
         # A path that leaves the cut and comes back is fed true values in place of the cut's own
         # wrong ones. What the cut gives after it is then right, and transplanted hides the
         # error. Where no path does, harmless it is.
         harmless = answer.why == "harmless"
         larger = index.with_paths(nodes) if harmless else grow_cut(index, nodes, answer)
-        if larger == nodes or len(larger) > most:
+        if larger == nodes or len(index.group_copies(larger)) > most:
             break
         nodes = larger
     why = answer.why or answer.detail or "however far it is grown"

@@ -146,21 +146,23 @@ def rank_alone(oracle: Oracle) -> Sub[tuple[int, ...]]:
 
 
 def find_alone(trials: Trials) -> Sub[NodeIds | None]:
-    """The node that is most of the failure by itself, of the few that are wrong by the most alone;
-    None where none is.
+    """The node that is most of the failure by itself, with its copies, of the few that are wrong by
+    the most alone; None where none is.
 
     Others may fail together where it is: halving takes the first crowd whose small errors come to
     more than is allowed."""
     oracle, live = trials.oracle, frozenset(trials.oracle.live)
     own: dict[int, float] = yield from _measure_nodes(oracle)
     wrong = [n for n in own if own[n] > limit(oracle.criterion, "")]
-    for n in sorted(wrong, key=lambda n: (-own[n], n))[:FEW]:
-        answer = yield from trials.test(frozenset((n,)))
+    wrong.sort(key=lambda n: (-own[n], n))
+    for group in list(dict.fromkeys(oracle.index.copies[n] for n in wrong))[:FEW]:
+        nodes = live.intersection(group)
+        answer = yield from trials.test(nodes)
         if answer.fails and (answer.effect or 0.0) > MOST * oracle.error:
             # A part that passes beside it: all the others, or, where these are fed what nobody can
             # store, those before it.
-            for others in (live - {n}, frozenset(k for k in live if k < n)):
+            for others in (live - nodes, frozenset(k for k in live if k < min(nodes))):
                 if (yield from trials.test(others)).passes:
                     break
-            return frozenset((n,))
+            return nodes
     return None

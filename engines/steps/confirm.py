@@ -361,7 +361,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=17,
+    version=18,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

@@ -134,7 +134,7 @@ def _outcome(case: Case, grown: int, ask: Inquiry, instead: str) -> ExtractOutco
 
 SPEC = StepSpec(
     name="extract",
-    version=9,
+    version=10,
     summary="Cut out the node that adds the error, feed it reference values, and see whether it fails alone.",
     run=extract,
     outcome=ExtractOutcome,

@@ -307,7 +307,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="layerwise",
-    version=7,
+    version=8,
     summary="Run the model with every tensor readable, and find the node whose own error reaches the outputs.",
     run=layerwise,
     outcome=LayerwiseOutcome,

@@ -1,7 +1,7 @@
 """reduce: the smallest part of the model that still fails in the same way, with proof at both
 ends."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Literal
 
 import msgspec
@@ -12,6 +12,7 @@ from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, open_oracle
 from narrowdown.engines.findings import Case
 from narrowdown.engines.graph import GraphIndex, ranges
+from narrowdown.engines.nearest import join_some
 from narrowdown.engines.search.settle import ask_about, make_case
 from narrowdown.engines.search.smallest import ReduceParams, Smallest, find_smallest
 from narrowdown.engines.steps.base import (
@@ -138,11 +139,14 @@ def _message(reduced: Reduced, ask: Inquiry) -> str:
     return told + say_left_whole(ask.index, ranges.decode(case.node_ids))
 
 
-def say_left_whole(index: GraphIndex, nodes: Iterable[int]) -> str:
-    """What a case holds that is not taken apart further, as a sentence with a space in front; empty
+def say_left_whole(index: GraphIndex, nodes: Collection[int]) -> str:
+    """What a case holds that is not taken apart further, as sentences with a space in front; empty
     where that is nothing."""
     bodies = [index.nodes[n].op for n in nodes if index.nodes[n].holds_graphs]
-    return f" The graph inside its {bodies[0]} is left whole." if bodies else ""
+    copied = [group[0] for group in index.group_copies(nodes) if len(group) > 1]
+    once = f" Taken as one in all iterations: {join_some(index.names(copied))}."
+    left = f" The graph inside its {bodies[0]} is left whole." if bodies else ""
+    return f"{once if copied else ''}{left}"
 
 
 def _json(told: Told) -> dict[str, object]:
@@ -169,7 +173,7 @@ def _plan(_ctx: StepContext, nodes: int) -> int | None:
 
 SPEC = StepSpec(
     name="reduce",
-    version=7,
+    version=8,
     summary="Search for the smallest part of the model that still fails in the same way.",
     run=reduce,
     outcome=ReduceOutcome,

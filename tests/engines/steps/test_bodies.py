@@ -17,6 +17,7 @@ from narrowdown.engines.workers import unrolling
 
 Open = Callable[..., Any]
 FP16 = "emulate:precision=fp16"
+BF16 = "emulate:precision=bf16"
 
 # The state doubles in each iteration; its square is beyond what FP16 stores from 256 on.
 GROWING = """
@@ -46,6 +47,21 @@ g (float[5,2] x) => (float[5,2] y, float[2] total) {
     [sum] s2 = Add (s, row)
     [square] q = Mul (row, row)
     [root] o = Sqrt (q)
+  }>
+}
+"""
+# What goes on is small beside the state, so that a half rounds it, and from one row to the next.
+SMOOTHED = """
+<ir_version: 8, opset_import: ["":17]>
+g (float[1,8] s, float[60,1,8] x) => (float[1,8] total, float[60,1,8] y) {
+  [walk] total, y = Scan (s, x) <num_scan_inputs: int = 1, body = b (float[1,8] t, float[1,8] row)
+      => (float[1,8] t2, float[1,8] o) {
+    few = Constant <value_float: float = 0.01> ()
+    most = Constant <value_float: float = 0.99> ()
+    [new] n = Mul (row, few)
+    [old] m = Mul (t, most)
+    [sum] t2 = Add (n, m)
+    [turn] o = Neg (t2)
   }>
 }
 """
@@ -137,6 +153,19 @@ def test_an_overflow_in_an_iteration_of_a_scan_that_walks_backwards(opened: Any)
     s = opened(WALKED, {"x": x})
     reduced = s.step("reduce").finish.outcome
     assert (reduced.names, reduced.minimal) == ("walk/body/iteration_2/square", True)
+
+
+def test_what_grows_from_one_iteration_to_the_next_is_one_node_of_the_body(opened: Any) -> None:
+    """Each copy of them is right by itself: all of them are blamed, left out and cured as one."""
+    x = np.abs(np.random.default_rng(0).normal(size=(60, 1, 8))).astype(np.float32)
+    s = opened(SMOOTHED, {"s": np.full((1, 8), 0.5, np.float32), "x": x}, engine=BF16)
+    assert s.step("layerwise").finish.outcome.culprit_op in ("Mul", "Add")
+    for step in ("extract", "reduce"):
+        done = s.step(step).finish
+        nodes = {name.rpartition("/")[2] for name in done.findings.case.nodes}
+        assert nodes <= {"old", "sum"}
+        assert len(done.findings.case.ops) == len(nodes) < len(done.findings.case.nodes)
+    assert not s.step("confirm").finish.outcome.patched_fails
 
 
 def test_bodies_in_bodies(opened: Any) -> None:
