@@ -66,6 +66,7 @@ class LayerwiseOutcome(Outcome, frozen=True, kw_only=True):
     added: float | None = None  # its error when its inputs are exact
     effect: float | None = None
     spread: bool = False  # no node makes most of the error
+    keeps: bool = False  # earlier culprits are known, and nodes can be kept in FP32
     harmless: int = 0  # bad tensors whose error reaches no output
     left: int = 0  # suspects that were not asked about in every way
     profile: str = ""  # error by depth, log10, as a sparkline-ready comma list
@@ -159,6 +160,7 @@ def _sum_up(look: _Look, table: Sequence[TensorRow]) -> LayerwiseOutcome:
         first_bad=next(iter(bad), ""),
         first_nonfinite=next((ask.index.tensors[t].name for t in ask.index.first_of(broken)), ""),
         spread=look.spread,
+        keeps=bool(ask.findings.culprits) and make_oracle(ask).keeps,
         harmless=len(look.found.harmless),
         left=look.found.left,
         profile=profile_by_depth([r.error for r in table if r.error is not None]),
