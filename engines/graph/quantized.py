@@ -59,6 +59,7 @@ _TYPES = {
 }  # fmt: skip
 
 
+PER_CHANNEL = 13  # opset from which on a pair has an axis
 # What may make a quantized model right beside layers in float: arguments of ``quantize_static``, types
 # and methods by their names, that are other than in the model as it is.
 TRIALS: dict[str, dict[str, Any]] = {

@@ -28,7 +28,7 @@ from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.data.scripting import ScriptProblem
 from narrowdown.engines.graph import ModelProblem, control_models, filekind, load, sanitize
 from narrowdown.engines.graph.cut import Cut
-from narrowdown.engines.graph.quantized import TRIALS, find_settings, list_left_out
+from narrowdown.engines.graph.quantized import PER_CHANNEL, TRIALS, find_settings, list_left_out
 from narrowdown.engines.graph.ranges import ALL
 from narrowdown.engines.graph.standing_alone import standing_alone
 from narrowdown.engines.known import construct
@@ -475,11 +475,16 @@ def _requantize(probe: Requantize, store: Store) -> Measurement:
         raise ModelProblem(
             "it takes the float original, and a model with weights and activations as codes."
         )
+    chosen = {**settings, **TRIALS[probe.trial]}
+    if chosen["per_channel"] and model.index.opset < PER_CHANNEL:
+        raise ModelProblem(
+            f"Not tried: it takes opset {PER_CHANNEL}, and the model has {model.index.opset} (onnx.version_converter)."
+        )
     left = [*list_left_out(model.index), *probe.left_out]
     feeds = [load_feed(store, probe.inputs, sample) for sample in probe.samples]
     whole = standing_alone(original.proto, original.weights_dir)
     try:
-        made = quantize(whole, feeds, nodes_to_exclude=left, **{**settings, **TRIALS[probe.trial]})
+        made = quantize(whole, feeds, nodes_to_exclude=left, **chosen)
     except (ValueError, RuntimeError, KeyError, TypeError, IndexError) as error:
         raise ModelProblem(f"onnxruntime.quantization did not do it: {error}") from error
     return Measurement(facts={"model": load.save(store, made)})

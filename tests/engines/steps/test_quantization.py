@@ -790,3 +790,20 @@ def test_what_else_may_help_is_tried_with_its_number(opened: Any) -> None:
     )
     assert min(made.values()) > 0.1
     assert rows[2]["arguments"] == "reduce_range=True"
+
+
+def test_scales_per_channel_are_not_tried_before_opset_13(
+    tiny: Tiny, open_model: Any, tmp_path: Path
+) -> None:
+    """A pair has no axis there: ONNX Runtime refused what its own quantizer made of it."""
+    floats = onnx.ModelProto()
+    floats.CopyFrom(tiny.model)
+    floats.opset_import[0].version = 12
+    onnx.save(floats, tmp_path / "float.onnx")
+    onnx.save(quantize(floats, tiny.feeds), tmp_path / "int8.onnx")
+    session = open_model(tmp_path / "int8.onnx", ORT, (tiny.inputs,))
+    against(session, f"onnxruntime:model={tmp_path / 'float.onnx'}")
+    rows = session.step("quantization", trials=5).finish.tables["candidates"]
+    (why,) = (r["why"] for r in rows if r["why"])
+    assert "opset 13" in why
+    assert "has 12" in why
