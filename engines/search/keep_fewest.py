@@ -153,25 +153,36 @@ class Hunt:
         is a Softmax of two, a prefix was 36, 25, 62, 41 and 5 of 117 layers as the samples were
         drawn, this 2, 8, 7, 3 and 4, in as many rounds. A decoder and shapes_cnn end after one round, as
         their layers stand out; a ViT, after three, has no fewer either."""
-        added, everything = stays, self.sets.everything
+        added = stays
+        # What each brought when it was asked last. Errors seldom bring more beside more, so once the
+        # set is a quarter of that size, those that brought less than the best of now are not asked
+        # again: sets of a ViT before and now 294 and 112, of shapes_cnn 134 and 58. Up to there all
+        # are, or the classifier takes 41 and 36 layers in place of 7 and 5.
+        gains = dict.fromkeys(
+            (n for n in self.order or self.sets.everything if n not in stays), math.inf
+        )
         while (
             self.sets.singly
             and len(added) + 1 < size
-            and self.sets.spent + len(everything) <= self.limit
+            and self.sets.spent + len(gains) <= self.limit
         ):
-            before = yield from self._exceed(added, self.working)
-            best, chosen = math.inf, added
-            for n in self.order or everything:
-                if best and n not in added:
-                    over = yield from self._exceed((*added, n), self.working)
-                    if over is not None:
-                        best, chosen = min((best, chosen), (sum(over.values()), (*added, n)))
-            added = chosen
-            if not best and (yield from self._cures(added)):
-                return tuple(sorted(added))
-            pace = sum((before or {}).values()) - best
-            if pace * (size - 1 - len(added)) < best:
+            over = yield from self._exceed(added, self.working)
+            before, best, chosen = sum((over or {}).values()), -math.inf, -1
+            for n in sorted(gains, key=gains.__getitem__, reverse=True):
+                if best == before or (best >= gains[n] and 4 * len(added) >= size):
+                    break
+                over = yield from self._exceed((*added, n), self.working)
+                gains[n] = -math.inf if over is None else before - sum(over.values())
+                if gains[n] > best:
+                    best, chosen = gains[n], n
+            if chosen < 0 or best * (size - 2 - len(added)) < before - best:
                 break
+            added = (*added, chosen)
+            del gains[chosen]
+            if best == before:
+                if (yield from self._cures(added)):
+                    return tuple(sorted(added))
+                gains = dict.fromkeys(gains, math.inf)  # others are asked about first now
         return ()
 
     def join(self, samples: Sequence[str]) -> None:

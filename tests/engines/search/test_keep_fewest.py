@@ -239,6 +239,13 @@ def test_layers_are_added_one_by_one_where_fewer_do(singly: bool, kept: tuple[in
     assert run(hunt(told, order=tuple(range(7)), s=0.5).find(())) == kept
 
 
+def test_what_brought_nothing_is_not_asked_again() -> None:
+    told = Signed(20, {"s": {0: 4.0, 1: 3.0, 2: 2.0, 3: 1.5} | dict.fromkeys(range(4, 20), 0.01)})
+    told.singly = True
+    assert run(hunt(told, order=tuple(range(20)), s=0.5).find(())) == (0, 1, 2, 3)
+    assert told.spent < 2 * 20
+
+
 @pytest.mark.parametrize(
     ("brings", "kept"), [({2: 2.0}, (1, 2)), ({2: 2.0, 3: 2.0}, tuple(range(6)))]
 )
