@@ -111,18 +111,20 @@ def quantization(ctx: StepContext) -> Steps[QuantizationOutcome]:
     layers = find_layers(index)
     opaque = nodes_on_codes(index)
     # What the float model, where it is there, can be quantized anew on.
-    given = tuple(s.id for s in findings.samples if is_given(s.id))
-    calibrating = given if parse(ctx.reference).get("model") else ()
-    trials = params.trials if calibrating else 0
-    tried = (yield from _try_candidates(ask, calibrating, trials)) if findings.signature else []
+    given = [s for s in findings.samples if is_given(s.id) and parse(ctx.reference).get("model")]
+    feeds = tuple(s.id for s in given)
+    trials = params.trials if feeds else 0
+    tried = (yield from _try_candidates(ask, feeds, trials)) if findings.signature else []
     rows: tuple[LayerRow, ...] = yield from rank_layers(
         make_oracle(ask), layers, params.most_effects
     )
     # Where nothing fails this costs nothing more: the whole model was measured already.
     order = tuple(row.node for row in rows if row.movable)
     kept: Kept = yield from Keeping(ask, params, order).run()
-    if kept.found and len(calibrating) >= GIVEN:
-        kept = yield from _cross(ask, calibrating, kept)
+    # Rows of one feed may go alike, so they are told apart where there is no other.
+    parts = tuple(f"{s.id}/{k}" for s in given for k in range(s.rows)) if len(feeds) == 1 else feeds
+    if kept.found and sum(max(1, s.rows) for s in given) >= GIVEN:
+        kept = yield from _cross(ask, parts, kept)
     found, first = kept.found, rows[0]
     outcome = QuantizationOutcome(
         outcome=kept.outcome,  # type: ignore[arg-type]

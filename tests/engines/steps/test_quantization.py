@@ -734,27 +734,38 @@ def test_fp16_of_a_quantized_model_is_rounding_and_no_quantization(
     assert (confirmed.names, confirmed.cause) == ("worth", "underflow"), confirmed.evidence
 
 
+@pytest.mark.parametrize(("files", "rows"), [(8, 6), (1, 48)])
 def test_what_did_not_calibrate_it_is_told_apart(
-    tiny: Tiny, open_model: Any, tmp_path: Path
+    tiny: Tiny, open_model: Any, tmp_path: Path, files: int, rows: int
 ) -> None:
-    """Where the layers are left out of a model that half of the samples calibrated, the other half
-    passes, or fails as a quantizer and an engine by themselves say; then the set does not hold."""
+    """Where the layers are left out of a model that half of the samples calibrated, files or the
+    rows of a single one, the other half passes, or fails as a quantizer and an engine by themselves
+    say; then the set does not hold."""
+    floats = onnx.ModelProto()
+    floats.CopyFrom(tiny.model)
+    for value in (*floats.graph.input, *floats.graph.output):
+        value.type.tensor_type.shape.dim[0].dim_param = "n"
     rng = np.random.default_rng(2)
-    feeds = [{"x": rng.standard_normal((6, 8)).astype(np.float32)} for _ in range(8)]
-    for feed in feeds[1::2]:
-        feed["x"] *= 6
-    files = tuple(tmp_path / f"{k}.npz" for k in range(8))
-    for file, feed in zip(files, feeds, strict=True):
-        np.savez(file, **feed)
-    onnx.save(quantize(tiny.model, feeds, nodes_to_exclude=["last"]), tmp_path / "int8.onnx")
-    session = against(open_model(tmp_path / "int8.onnx", ORT, files), tiny.reference)
+    x = rng.standard_normal((files, rows, 8)).astype(np.float32)
+    parts = x if files > 1 else x.reshape(rows, 1, 8)
+    parts[1::2] *= 6
+    feeds = [{"x": part} for part in parts]
+    paths = tuple(tmp_path / f"{k}.npz" for k in range(files))
+    for path, each in zip(paths, x, strict=True):
+        np.savez(path, x=each)
+    onnx.save(floats, tmp_path / "float.onnx")
+    onnx.save(quantize(floats, feeds, nodes_to_exclude=["last"]), tmp_path / "int8.onnx")
+    session = against(
+        open_model(tmp_path / "int8.onnx", ORT, paths),
+        f"onnxruntime:model={tmp_path / 'float.onnx'}",
+    )
     finish = session.step("quantization", trials=0, margin=1.0).finish
     cure = finish.findings.workaround
     assert cure is not None, finish.outcome.message
-    plain, right = ort.InferenceSession(tiny.floats), 0
+    plain, right = ort.InferenceSession(tmp_path / "float.onnx"), 0
     for half in (0, 1):
         out = ["last", *cure.keep_names]
-        made = quantize(tiny.model, feeds[half::2], nodes_to_exclude=out).SerializeToString()
+        made = quantize(floats, feeds[half::2], nodes_to_exclude=out).SerializeToString()
         for feed in feeds[1 - half :: 2]:
             y, wanted = ort.InferenceSession(made).run(None, feed)[0], plain.run(None, feed)[0]
             far, size = (np.linalg.norm(v, axis=1) for v in (y - wanted, wanted))
