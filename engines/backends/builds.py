@@ -76,8 +76,7 @@ class Kept(Generic[T]):
         return len(self._values)
 
     def clear(self) -> None:
-        while self._values:
-            self._close(self._values.popitem()[1][0])
+        self.let_go(0, 0)
 
 
 def serve(who: str) -> None:

@@ -357,6 +357,19 @@ def by_sample(measurement: Measurement) -> dict[str, tuple[SampleResult, ...]]:
     return found
 
 
+def restrict(measurement: Measurement, samples: Collection[str]) -> Measurement:
+    """The measurement of these samples alone, and of the rows of these feeds."""
+
+    def chosen(run: Iterable[SampleResult]) -> tuple[SampleResult, ...]:
+        return tuple(r for r in run if r.sample in samples or r.sample.partition("/")[0] in samples)
+
+    return msgspec.structs.replace(
+        measurement,
+        results=chosen(measurement.results),
+        runs=tuple(map(chosen, measurement.runs)),
+    )
+
+
 def unpatched(measurement: Measurement, names: Collection[str]) -> Measurement:
     """The measurement without these outputs: what reads them was fed reference values, and they are
     judged no more."""

@@ -7,14 +7,14 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub, Tries
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.compare.judge import by_sample, judge_whole
+from narrowdown.engines.compare.judge import by_sample, judge_whole, restrict
 from narrowdown.engines.compare.say import say_many
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
 from narrowdown.engines.graph.watched import BATCH_BYTES, pack_batches, split_markable
 from narrowdown.engines.probe import BARRIER, Measurement
 from narrowdown.engines.search.ddmin import ddmin
-from narrowdown.engines.search.unseen import restrict, set_apart
+from narrowdown.engines.search.unseen import set_apart
 
 # Builds of the search: one guilty pair in 16,000 tensors takes two bisections of 14, and some steps
 # to be sure of it. Chosen.

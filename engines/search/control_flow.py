@@ -22,7 +22,7 @@ from narrowdown.engines.asking.failure import keep_rate, lock_failure, say_other
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.asking.whole_model import WholeModel
-from narrowdown.engines.compare.judge import Signature, by_sample, judge_whole, margin
+from narrowdown.engines.compare.judge import Signature, by_sample, judge_whole, margin, restrict
 from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.findings import Findings, Unseen, Workaround
 from narrowdown.engines.nearest import join_some
@@ -33,7 +33,6 @@ from narrowdown.engines.search.unseen import (
     count_wanted,
     find_worst,
     list_failing,
-    restrict,
     say_tried,
     try_made,
 )

@@ -21,6 +21,7 @@ from narrowdown.engines.compare.judge import (
     by_sample,
     exceed,
     list_slight,
+    restrict,
     sign_failure,
     worst,
     worst_run,
@@ -30,7 +31,7 @@ from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import find_bypassable
 from narrowdown.engines.probe import HUGE, Measurement
 from narrowdown.engines.search.determined import move_last_place
-from narrowdown.engines.search.unseen import SECONDS, list_failing, restrict
+from narrowdown.engines.search.unseen import SECONDS, list_failing
 
 # A tensor that loses this part of itself when it is stored cannot be fed: rounding alone costs BF16
 # 0.004, FP8 0.06, and an epsilon that becomes 0 loses all.

@@ -10,7 +10,7 @@ from narrowdown.engines.asking.engine_forms import find_emulation
 from narrowdown.engines.asking.failure_rate import RUNS, has_threads
 from narrowdown.engines.asking.inquiry import Inquiry
 from narrowdown.engines.asking.oracle import Oracle, make_oracle
-from narrowdown.engines.compare.judge import by_sample, judge_whole, use_up
+from narrowdown.engines.compare.judge import by_sample, judge_whole, restrict, use_up
 from narrowdown.engines.compare.say import say_amount, say_most
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph.quantized import find_layers, find_leavable_layers
@@ -33,7 +33,6 @@ from narrowdown.engines.search.unseen import (
     join_answers,
     list_failing,
     measure_noise,
-    restrict,
     say_tried,
     set_apart,
     tell_apart,

@@ -2,7 +2,7 @@
 search; more are made near them."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import msgspec
 
@@ -16,11 +16,12 @@ from narrowdown.engines.compare.judge import (
     find_largest,
     list_slight,
     over,
+    restrict,
     tighten_criterion,
     worst,
 )
 from narrowdown.engines.findings import Findings, Unseen, Workaround
-from narrowdown.engines.probe import Measurement, SampleResult, is_given
+from narrowdown.engines.probe import Measurement, is_given
 from narrowdown.engines.search.determined import DRAWS, WITHIN
 
 # Samples: of fewer that are given none is set apart, as a search needs what there is; and no fewer
@@ -88,15 +89,6 @@ def set_apart(findings: Findings, samples: Collection[str]) -> frozenset[str]:
     begun = {s.partition("/")[0] for s in met}
     apart = [feed for feed in feeds if feed not in begun][::2]
     return frozenset(s for s in given if s.partition("/")[0] in apart)
-
-
-def restrict(m: Measurement, samples: Collection[str]) -> Measurement:
-    """The measurement of these samples alone."""
-
-    def chosen(run: Iterable[SampleResult]) -> tuple[SampleResult, ...]:
-        return tuple(r for r in run if r.sample in samples)
-
-    return msgspec.structs.replace(m, results=chosen(m.results), runs=tuple(map(chosen, m.runs)))
 
 
 def join_answers(answers: list[Measurement]) -> Measurement:

@@ -9,7 +9,7 @@ import msgspec
 from narrowdown.engines.asking import Note, Sub, asked
 from narrowdown.engines.asking.inquiry import Inquiry, time_run
 from narrowdown.engines.asking.oracle import make_oracle
-from narrowdown.engines.compare.judge import by_sample, judge_whole, margin
+from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, restrict
 from narrowdown.engines.compare.say import say_many
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import ranges
@@ -23,7 +23,6 @@ from narrowdown.engines.search.unseen import (
     count_plain,
     find_worst,
     join_answers,
-    restrict,
     set_apart,
     tell_apart,
     try_unseen,

@@ -14,12 +14,8 @@ SMALL, PIECE, HELD = 1 << 20, 8 << 20, 256 << 20
 def own(pid: int | str = "self") -> int:
     """Bytes that belong to the process alone: anonymous and shared memory. File-backed pages
     (weights mapped from disk) are left out: the kernel takes them back when it needs them."""
-    total = 0
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith(("RssAnon:", "RssShmem:")):
-                total += int(line.split()[1]) * 1024
-    return total
+    status = Path(f"/proc/{pid}/status")
+    return 1024 * sum(_number(status, name) for name in ("RssAnon:", "RssShmem:"))
 
 
 def machine() -> int:

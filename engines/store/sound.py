@@ -19,12 +19,19 @@ from typing import BinaryIO
 
 import msgspec
 
-from narrowdown.engines.store import Damaged, Store, decoding, digest_file, regular, write_pieces
+from narrowdown.engines.store import (
+    Damaged,
+    Store,
+    decoding,
+    digest_file,
+    is_digest,
+    regular,
+    write_pieces,
+)
 from narrowdown.engines.store.memory import PIECE
 
 SEAL = b"\0crc-32\0"  # before the checksum, four bytes, the lowest first
 _TRAILER = len(SEAL) + 4
-_DIGEST = re.compile("[0-9a-f]{64}")
 _WEIGHTS = re.compile(
     rb"weights/([0-9a-f]{64})(?:\.[0-9a-z-]+)*\.bin"
 )  # also where it points to converted ones
@@ -128,9 +135,9 @@ Check = Callable[[Path], bool]
 
 
 def _kinds(store: Store) -> Iterator[tuple[Check, Iterable[Path]]]:
-    yield _named, (p for p in store.artifacts.glob("*/*") if _DIGEST.fullmatch(p.name))
-    yield _named, (p for p in store.models.glob("*.onnx") if _DIGEST.fullmatch(p.stem))
-    yield _named, (p for p in store.weights.glob("*.bin") if _DIGEST.fullmatch(p.stem))
+    yield _named, (p for p in store.artifacts.glob("*/*") if is_digest(p.name))
+    yield _named, (p for p in store.models.glob("*.onnx") if is_digest(p.stem))
+    yield _named, (p for p in store.weights.glob("*.bin") if is_digest(p.stem))
     yield _held, store.inputs.glob("[!.]*/*")
     yield _sealed, store.weights.glob("[!.]*.*.bin")
     yield _sealed, store.captures.glob("*/*/[!.]*.npy")

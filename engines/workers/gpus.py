@@ -40,11 +40,8 @@ def list_gpus() -> tuple[Gpu, ...]:
 def group_alike(gpus: Sequence[Gpu]) -> tuple[tuple[Gpu, ...], tuple[Gpu, ...]]:
     """(the first GPU, which is the one that a lone worker uses, and those of its kind; the others,
     whose verdicts would not be comparable)."""
-    kind = [(g.name, g.capability) for g in gpus]
-    same = [k == kind[0] for k in kind]
-    return tuple(g for g, s in zip(gpus, same, strict=True) if s), tuple(
-        g for g, s in zip(gpus, same, strict=True) if not s
-    )
+    same = tuple(g for g in gpus if (g.name, g.capability) == (gpus[0].name, gpus[0].capability))
+    return same, tuple(g for g in gpus if g not in same)
 
 
 def _ask_driver() -> list[Gpu]:

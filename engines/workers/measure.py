@@ -838,12 +838,6 @@ class _Measuring:
         shapes = {
             output: expected[t].shape for output, t in ready.part.outputs.items() if t in expected
         }
-        if self.probe.save == "good":
-            # The neighbour that passes is looked at and never run: its values were a seventh of
-            # what a session of magika holds.
-            model = artifact_files.with_shapes(artifact_files.for_viewers(ready.part.model), shapes)
-            self.artifacts |= self._put_model("model.onnx", model)
-            return
         # What the engine ran stays as it was; the model is also looked at.
         models = {
             "model.onnx": artifact_files.for_viewers(ready.part.model),
@@ -851,7 +845,7 @@ class _Measuring:
         }
         # Where layers are kept by a setting of the build, the model that was built does not hold
         # the workaround.
-        if (
+        if self.probe.save == "good" or (
             self.probe.save == "workaround"
             and self.keep
             and artifact_files.typed_alike(ready.part.model, ready.built.model)
@@ -860,6 +854,10 @@ class _Measuring:
         for name, model in models.items():
             shaped = artifact_files.with_shapes(model, shapes)
             self.artifacts |= self._put_model(name, shaped)
+        if self.probe.save == "good":
+            # The neighbour that passes is looked at and never run: its values were a seventh of
+            # what a session of magika holds.
+            return
         given = {"expected.npz": expected, "actual.npz": actual}
         judged = self._put_arrays(ready.part, feed, given)
         self.artifacts["values.json"] = self.store.put(

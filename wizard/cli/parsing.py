@@ -166,9 +166,6 @@ class Steps:
 
         return (name for name, spec in STEPS.items() if spec.alone)
 
-    def __contains__(self, name: object) -> bool:
-        return name in tuple(self)
-
     def why_not(self, name: str) -> str:
         """Why a step of that name is there and cannot be used, as a sentence; "" where there is
         none."""

@@ -15,6 +15,7 @@ from narrowdown.engines.compare.judge import (
     judge_recorded,
     judge_shrunk,
     over,
+    restrict,
 )
 from narrowdown.engines.findings import Findings
 from narrowdown.engines.graph import ranges
@@ -181,26 +182,11 @@ def _alike(state: State, probe: AnyProbe, store: Store) -> Iterator[tuple[AnyPro
         if measurement is None or not isinstance(probe, Measure) or not isinstance(other, Measure):
             found = measurement
         elif set(probe.samples) <= set(other.samples):
-            found = _only(measurement, probe.samples)
+            found = restrict(measurement, probe.samples)
         else:
             continue
         if found is not None:
             yield other, found
-
-
-def _only(measurement: Measurement, samples: tuple[str, ...]) -> Measurement:
-    """What it says of these samples, or of their rows."""
-
-    def rest(results: Iterable[Any]) -> tuple[Any, ...]:
-        return tuple(
-            r for r in results if r.sample in samples or r.sample.partition("/")[0] in samples
-        )
-
-    return msgspec.structs.replace(
-        measurement,
-        results=rest(measurement.results),
-        runs=tuple(rest(run) for run in measurement.runs),
-    )
 
 
 # -- verdicts ---------------------------------------------------------------------------------------------------------

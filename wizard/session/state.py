@@ -485,15 +485,14 @@ def _learn_from(state: State, event: ProbeFinished, probe: AnyProbe | None) -> d
         engine, runs = name_of_engine(probe.engine), max(1, probe.runs)
         if not event.run and engine not in state.longest:
             return {}  # a cheap twin, built ahead of the engine as it was given, tells nothing of how long that one takes
-        learned: dict[str, Any] = {}
-        if (took := max(m.build_seconds, event.seconds / runs)) > state.longest.get(engine, 0.0):
-            learned["longest"] = {**state.longest, engine: took}
         each = (event.seconds - m.build_seconds) / (runs * max(1, len(probe.samples)))
-        if each > state.slowest.get(engine, 0.0):
-            learned["slowest"] = {**state.slowest, engine: each}
-        if m.nodes > state.largest.get(engine, 0):
-            learned["largest"] = {**state.largest, engine: m.nodes}
-        return learned
+        took = max(m.build_seconds, event.seconds / runs)
+        seen = {"longest": took, "slowest": each, "largest": m.nodes}
+        return {
+            name: {**getattr(state, name), engine: most}
+            for name, most in seen.items()
+            if most > getattr(state, name).get(engine, 0)
+        }
     if isinstance(m.facts.get("nodes"), int):
         return {"nodes": m.facts["nodes"]}
     return {}

@@ -7,10 +7,10 @@ import pytest
 
 from narrowdown.engines.asking import StepRefused
 from narrowdown.engines.asking.inquiry import make_inquiry
+from narrowdown.engines.compare.judge import restrict
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Measurement, SampleResult
 from narrowdown.engines.search.keeping import list_keepable
-from narrowdown.engines.search.unseen import restrict
 from narrowdown.engines.views import view_engine
 from tests.engines.steps.simulated import Simulated, graph
 
