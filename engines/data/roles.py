@@ -265,13 +265,9 @@ def _draw_mask(rng: "np.random.Generator", shape: tuple[int, ...]) -> Array:
 
 def _evaluate_dim(dim: str, known: Mapping[str, int]) -> int | None:
     """The size of a named dimension, or of a sum of names and numbers, where all are known."""
-    if not dim:
-        return None
     if dim in known:
         return known[dim]
     terms = [term.strip() for term in dim.split("+")]
-    if len(terms) < 2:
-        return None
     sizes = [int(term) if term.isdigit() else known.get(term) for term in terms]
     return None if None in sizes else sum(s for s in sizes if s is not None)
 

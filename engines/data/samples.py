@@ -283,6 +283,8 @@ class _Loading:
                     _declared_shape(self.model, info),
                 )
                 for t in each
+                # What a Loop or Scan ends with is no state of the next run of the model.
+                if not ((maker := self.index.made_by(t)) and maker.holds_graphs)
             }
             for each in (self.index.inputs, self.index.outputs)
         )
@@ -580,10 +582,9 @@ class _Loading:
             name = next(iter(self.wanted))
         if not name:
             what = "image" if given.image else "array"
-            first = next(iter(self.wanted), "x")
             raise InputProblem(
                 f"'{given.source}' holds one {what}, and it is not clear for which of the inputs {_list_names(self.wanted)}: "
-                f"write {first}={given.source}, or name the file after its input."
+                f"write {next(iter(self.wanted), 'x')}={given.source}, or name the file after its input."
             )
         if given.raw:
             return name, self._view_raw(name, array, given.source)

@@ -43,10 +43,11 @@ def apply_score(
     if not path:
         return hold_to_labels(_read_labels(Path(score), digest), outputs, sample.index)
     file, function = Path(path), split_function(score)[1] or FUNCTION
-    where = str(file.absolute().parent)
     given = {name: writable_copy(value) for name, value in outputs.items()}
     takes = "two arguments, the outputs by name and the sample"
-    returned = scripting.run_script(_KIND, file, function, where, digest, takes, given, sample)
+    returned = scripting.run_script(
+        _KIND, file, function, str(file.absolute().parent), digest, takes, given, sample
+    )
     return _check_returned(returned, f"{function}() in '{file.name}'")
 
 

@@ -414,7 +414,6 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
         outputs = tuple(add(name, "node", i) for name in node.output if name)
         droppable = schema.droppable_attributes(node, versions)
         values, domain = schema.short_attributes(node), schema.domain_of(node)
-        source = find_source(node)
         module, kind = find_module(node)
         nodes.append(
             Node(
@@ -427,7 +426,7 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
                 captured,
                 droppable,
                 values,
-                source,
+                find_source(node),
                 module,
                 kind,
             )

@@ -18,8 +18,7 @@ def flatten_outputs(model: ModelProto) -> list[str]:
         kind = info.type.WhichOneof("value")
         if kind in (None, "tensor_type"):
             continue
-        fresh = names.Fresh(names.used(graph))
-        made = _flatten_output(graph, info.name, info.type, fresh)
+        made = _flatten_output(graph, info.name, info.type, names.Fresh(names.used(graph)))
         if made:
             said.append(f"The output '{info.name}' is {made}.")
             info.type.CopyFrom(_plain_type(info.type))

@@ -127,10 +127,10 @@ def _list_unfeedable(oracle: Oracle, answer: Answer, *, small: bool) -> set[int]
 
 
 def _is_right_in_fp32(oracle: Oracle, nodes: Sequence[int]) -> Sub[bool]:
-    """Whether a part, fed as it was, passes once its nodes are in FP32."""
+    """Whether a part, fed as it was, is right once its nodes are in FP32."""
     part, note = frozenset(nodes), Note("the case, its nodes in FP32")
     answer: Answer = yield from oracle.ask(Question(part, keep=part, build=0, note=note))
-    return answer.passes
+    return answer.clean
 
 
 def measure_without(ask: Inquiry, cut: Cut) -> Sub[Left]:

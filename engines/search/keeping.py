@@ -123,8 +123,9 @@ class Keeping:
             # Whether rounding makes it was asked of no sample that is infinite. Of what is left
             # once that is cured it may.
             alone: Measurement = yield from self.sets.measure(tuple(sorted(seeds)), self.everywhere)
-            wrong = list_failing(alone, ask.criterion)
-            noise: Mapping[str, float] = yield from measure_noise(self.oracle, wrong)
+            noise: Mapping[str, float] = yield from measure_noise(
+                self.oracle, list_failing(alone, ask.criterion)
+            )
             self.sets.basis = msgspec.structs.replace(self.sets.basis, noise=noise)
         if not seeds:
             places: tuple[Place, ...] = yield from foretell_places(self.oracle)

@@ -203,8 +203,9 @@ def try_made(
     m: Measurement = yield from question(near.inputs, near.feeds)
     if m.status != "ok" or m.assumed:
         return near, NONE_MADE
-    over = tell_apart(m, rule, basis).missed
-    noise: Mapping[str, float] = yield from measure_noise(oracle, over, near.inputs)
+    noise: Mapping[str, float] = yield from measure_noise(
+        oracle, tell_apart(m, rule, basis).missed, near.inputs
+    )
     return near, tell_apart(m, rule, msgspec.structs.replace(basis, noise=noise))
 
 

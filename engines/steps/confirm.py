@@ -182,8 +182,9 @@ def _take_out(
     if set(remedy).intersection(ranges.decode(case.node_ids)):
         # What cures the whole model is known, and holds this case: no other culprit is left to look
         # for.
-        also = _list_also(ask, case, remedy)
-        culprit = msgspec.structs.replace(culprit, keep=ranges.encode(remedy), also=also)
+        culprit = msgspec.structs.replace(
+            culprit, keep=ranges.encode(remedy), also=_list_also(ask, case, remedy)
+        )
         return Without(
             culprit, Left(findings, findings.workaround.error if findings.workaround else None)
         )
@@ -361,7 +362,7 @@ def _message(
 
 SPEC = StepSpec(
     name="confirm",
-    version=18,
+    version=19,
     summary="Build the case afresh several times, name its cause, and see whether the model still fails without it.",
     run=confirm,
     outcome=ConfirmOutcome,

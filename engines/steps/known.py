@@ -146,8 +146,9 @@ def _try_bug(
     off = set(bug.switch_off) & set(can.optimizers)
     if off:
         yield Note(f"does the model pass without {', '.join(sorted(off))}?")
-        whole = WholeModel(ctx, findings)
-        distance = yield from whole.compare(can.without(off), samples=(findings.sample,))
+        distance = yield from WholeModel(ctx, findings).compare(
+            can.without(off), samples=(findings.sample,)
+        )
         row = msgspec.structs.replace(row, cured=distance.told and not distance.exceeds)
     return msgspec.structs.replace(row, confirmed=row.holds and row.cured is not False)
 
@@ -210,9 +211,10 @@ def judge_shown(ctx: StepContext, bug: Bug, m: Measurement) -> tuple[Shown, floa
     if m.status != "ok":
         refused = m.status in NOT_RUN and bug.fails == "refused"
         return ("fails" if refused else "not run"), None
-    precision = ctx.engine_info.precision
     rule = Criterion(
-        tolerance=TOLERANCE_BY_PRECISION.get(precision, TOLERANCE_BY_PRECISION["fp32"])
+        tolerance=TOLERANCE_BY_PRECISION.get(
+            ctx.engine_info.precision, TOLERANCE_BY_PRECISION["fp32"]
+        )
     )
     failed = bug.fails == "wrong" and exceed(m.results, rule)
     return ("fails" if failed else "passes"), worst(m.results, rule)[2]

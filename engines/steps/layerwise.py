@@ -199,8 +199,6 @@ def _look(ask: Inquiry, params: LayerwiseParams) -> Sub[_Look]:
 def profile_by_depth(errors: Sequence[float]) -> str:
     """Error by depth as at most ``WIDTH`` comma-separated log10 values (the worst of each bin), -9
     for none."""
-    if not errors:
-        return ""
     bins = min(WIDTH, len(errors))
     worst = [
         max(errors[i * len(errors) // bins : (i + 1) * len(errors) // bins] or [0.0])

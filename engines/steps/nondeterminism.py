@@ -69,9 +69,8 @@ def _watch_runs(ask: Inquiry, runs: int) -> Sub[tuple[dict[int, float], int, int
     watched = {*can, *(t for t in index.outputs if index.tensors[t].producer >= 0)}
     for batch in pack_batches(index, can, BATCH_BYTES) or [()]:
         yield Note(f"{runs} runs of one build with {len(batch)} tensors watched")
-        marks = ranges.encode(batch)
         m = yield from asked(
-            ask.whole((ask.findings.sample,), marks=marks, runs=runs, exclusive=True)
+            ask.whole((ask.findings.sample,), marks=ranges.encode(batch), runs=runs, exclusive=True)
         )
         if m.status != "ok":
             continue

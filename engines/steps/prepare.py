@@ -47,10 +47,11 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
     """Findings with model, inputs, samples and criterion. Raises StepRefused (exit code 2) for a
     model, inputs or bounds that do not fit."""
     findings, problem = ctx.findings, ctx.problem
-    digests = problem.digests
     if not findings.model:
         yield Note("reading the model")
-        taken = yield from asked(Import(path=problem.model, digest=digests.get(problem.model, "")))
+        taken = yield from asked(
+            Import(path=problem.model, digest=problem.digests.get(problem.model, ""))
+        )
         if taken.status != "ok":
             raise intake.no_model(taken)
         if not postprocess_script(problem.postprocess):  # which may rename them
@@ -176,8 +177,7 @@ def prepare_failure(ctx: StepContext, most_runs: int) -> Sub[tuple[Findings, int
     findings: Findings = yield from prepare_findings(ctx)
     runs = 0
     if findings.signature is None and not ctx.check:
-        model = WholeModel(ctx, findings)
-        findings, runs, _ = yield from run_again(model, Runs(most=most_runs))
+        findings, runs, _ = yield from run_again(WholeModel(ctx, findings), Runs(most=most_runs))
     return findings, runs
 
 

@@ -347,7 +347,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=12,
+    version=13,
     summary="Rank the layers of a Q/DQ model by their effect, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

@@ -108,8 +108,9 @@ def _run_again(
         message = f"The model did not run again: {again.why}"
         return Finish(msgspec.structs.replace(base, message=message), findings)
     failures, rebuilds = count_failed_runs(again.measurement, model.rule), ctx.can("rebuild")
-    varies = again.measurement.varies
-    base = msgspec.structs.replace(base, builds=1, runs=runs, bitwise_varies=varies)
+    base = msgspec.structs.replace(
+        base, builds=1, runs=runs, bitwise_varies=again.measurement.varies
+    )
     base = _count(base, failures, runs)
     said = f"One and the same build fails in {failures} of {runs} runs: {_say_interval(base)}."
     signature = findings.signature or Signature(kind="check", sample="")

@@ -75,8 +75,9 @@ def sanitize(ctx: StepContext) -> Steps[SanitizeOutcome]:
     clean, m = yield from measure_whole(ctx, clean, runs=before.looks)
     locked: Findings = yield from lock_failure(ctx, clean, m)
     base = SanitizeOutcome(nodes_before=nodes, nodes_after=left, failure=failure, message=said)
-    tried = _Tried(ctx, before, clean, m)
-    finish: Finish[SanitizeOutcome] = yield from _choose_model(tried, base, locked)
+    finish: Finish[SanitizeOutcome] = yield from _choose_model(
+        _Tried(ctx, before, clean, m), base, locked
+    )
     return msgspec.structs.replace(finish, tables={"sanitized": [{"model": clean.model}]})
 
 

@@ -122,9 +122,8 @@ def trigger(ctx: StepContext) -> Steps[TriggerOutcome]:
         return Finish(
             TriggerOutcome(message=f"The case cannot be varied: {stated.message}"), findings
         )
-    made = read_declared(stated)
     sizes = msgspec.convert(stated.facts["sizes"], list[tuple[Place, ...]])
-    trial = _Trial(ctx, findings, made)
+    trial = _Trial(ctx, findings, read_declared(stated))
     if not (yield from trial.prefer_drawn()):
         said = "The case as it can be stated, from its values alone, does not fail, so nothing can be varied."
         return Finish(TriggerOutcome(verdict="gone", message=said), findings)

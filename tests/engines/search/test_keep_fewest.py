@@ -156,11 +156,19 @@ def test_a_fault_of_each_layer_is_found_by_the_kinds_of_one_whatever_the_order()
     assert told.spent > 24
 
 
-def test_what_joins_and_needs_most_of_the_model_is_not_run_after() -> None:
-    told = Told(100, {"s": {4: 2.0}, "t": dict.fromkeys(range(90), 2.0)})
-    best = run(keep_fewest(hunt(told, s=TIGHT), (4,), lambda *_: _give({"t": TIGHT}), 4))
-    assert best.keep == (4,)
-    assert told.spent <= JOINED
+@pytest.mark.parametrize(("own", "most"), [(1, JOINED), (40, 1)])
+def test_what_joins_and_needs_most_of_the_model_is_not_run_after(own: int, most: int) -> None:
+    told = Told(100, {"s": dict.fromkeys(range(own), 2.0), "t": dict.fromkeys(range(90), 2.0)})
+    took: list[int] = []
+
+    def try_on(_keep: tuple[int, ...], _batch: int) -> Sub[Mapping[str, float]]:
+        took.append(told.spent)
+        return (yield from _give({"t": TIGHT}))
+
+    order = tuple(sorted(range(100), key=lambda n: 7 * n % 100))
+    best = run(keep_fewest(hunt(told, s=TIGHT, order=order), tuple(range(own)), try_on, 4))
+    assert best.keep == tuple(range(own))
+    assert told.spent - took[0] <= most
 
 
 def _give(more: Mapping[str, float]) -> Sub[Mapping[str, float]]:
