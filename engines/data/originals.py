@@ -17,12 +17,14 @@ from onnx.reference import ReferenceEvaluator
 
 from narrowdown.engines.array import Array
 from narrowdown.engines.data import held
-from narrowdown.engines.graph import ModelProblem, external, load
+from narrowdown.engines.graph import ModelProblem, external, load, schema
 from narrowdown.engines.graph.bypass import (
+    PACKED,
     Originals,
     is_dequantize,
     leave_float,
     make_float_twin,
+    unpack_weights,
 )
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.load import StoredModel
@@ -47,9 +49,11 @@ def restore_floats(store: Store, model: StoredModel, part: Cut, engine: str) -> 
     float twin of this model, or not of this part."""
     if not unquantized(engine):
         return part
-    entire = part.node_ids == tuple(range(len(model.node_protos))) and not part.marks
     entire = (
-        entire and set(part.feeds) == set(model.inputs) and set(part.outputs) == set(model.outputs)
+        part.node_ids == tuple(range(len(model.node_protos)))
+        and not part.marks
+        and set(part.feeds) == set(model.inputs)
+        and set(part.outputs) == set(model.outputs)
     )
     original = load_original(store, model, engine)
     if original is None or has_quantization(model):
@@ -128,7 +132,11 @@ def leave_layers_float(
 def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
     """Whether this model has a float twin: of its outputs, or (``inner``) of the tensors inside.
     ``given``: its original is there. Raises ``ModelProblem``."""
-    own = nodes_on_codes(model.index)
+    own = [
+        n
+        for n in nodes_on_codes(model.index)
+        if given or not can_unpack(model, model.node_protos[n])
+    ]
     if own and (inner or not given):
         what = "only its outputs can be compared"
         if not given:
@@ -137,7 +145,7 @@ def _check_has_twin(model: StoredModel, *, inner: bool, given: bool) -> None:
             f"the model is quantized in operators ({count_operators(model.index.nodes, own)}), which have no float counterpart "
             f"inside; {what}."
         )
-    if not own and not is_quantized(model.index):
+    if not has_quantization(model):
         raise ModelProblem(
             "the model has no QuantizeLinear/DequantizeLinear pairs, so there is nothing to bypass; give the quantized model, "
             "or leave quantization=bypass out."
@@ -186,6 +194,8 @@ def _by_their_codes(
         for node in model.proto.graph.node:
             coded = is_dequantize(node) and node.output[0] not in known
             value = dequantize_codes(model, node) if coded else None
+            if can_unpack(model, node):
+                value = _unpack(model, node)
             if value is None:
                 continue
             tensor = made[node.output[0]] = numpy_helper.from_array(value, node.output[0])
@@ -201,6 +211,22 @@ def dequantize_codes(model: StoredModel, node: NodeProto) -> Array | None:
     damaged."""
     values = _read_held(model, node)
     return None if values is None else _evaluate(node, node.input, values)
+
+
+def _unpack(model: StoredModel, node: NodeProto) -> Array:
+    """What the stored codes of a MatMulNBits are worth, in the type of their scales."""
+    held = (model.initializers[name] for name in filter(None, node.input[1:4]))
+    packed, scales, *zeros = (external.read(tensor, model.weights_dir) for tensor in held)
+    return unpack_weights(
+        {a.name: int(a.i) for a in node.attribute}, packed, scales, *zeros
+    ).astype(scales.dtype)
+
+
+def can_unpack(model: StoredModel, node: NodeProto) -> bool:
+    """Whether it is a MatMulNBits of stored weights, of 4 or 8 bits and in their own order."""
+    stored = all(name in model.initializers for name in filter(None, node.input[1:4]))
+    plain = schema.attribute_value(node, "bits", 4) in (4, 8) and not any(node.input[4:5])
+    return node.op_type == PACKED and stored and plain
 
 
 def _read_held(model: StoredModel, node: NodeProto) -> dict[str, Array] | None:

@@ -4,7 +4,8 @@ protobuf; no weight is copied.
 A pair leaves a model when what reads its DequantizeLinear reads what was quantized instead: the
 float tensor before the QuantizeLinear, or, for a weight whose codes are stored, the float weight
 that the caller gives (``originals``, by the name of the DequantizeLinear's output). A stored weight
-without one stays as it is: its DequantizeLinear gives what the codes are worth.
+without one stays as it is: its DequantizeLinear gives what the codes are worth. A MatMulNBits, whose
+codes are always stored, becomes a MatMul of them.
 
 Quantizers fold activations into pairs: ONNX Runtime's drops each Relu and Clip whose output it
 quantizes without symmetry, as codes end where the activation did. Such a pair is not handed through
@@ -18,6 +19,7 @@ from copy import deepcopy
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 
+from narrowdown.engines.array import Array
 from narrowdown.engines.graph import names, protos, schema
 from narrowdown.engines.graph.cut import Cut
 from narrowdown.engines.graph.edited import Edited
@@ -26,6 +28,7 @@ from narrowdown.engines.graph.quantized import DEQUANTIZE, DOMAINS, DYNAMIC, QUA
 # The end of a range that a Clip to 0 and 6 leaves, and how near to it the last code is then: it is
 # scale times codes, in float32.
 _SIX, _NEAR = 6.0, 1e-3
+PACKED = "MatMulNBits"
 Originals = Mapping[str, TensorProto]
 
 
@@ -37,6 +40,8 @@ def make_float_twin(part: Cut, originals: Originals) -> Cut:
     graph = _Bypassed(part.model, originals)
     for node in filter(is_dequantize, graph.nodes):
         graph.bypass_pair(node)
+    for node in (n for n in graph.nodes if n.op_type == PACKED):
+        graph.open_product(node)
     return graph.prune_cut(part)
 
 
@@ -51,6 +56,26 @@ def leave_float(part: Cut, positions: Collection[int], originals: Originals) -> 
         graph.bypass_pair(graph.nodes[position])
     graph.skip_identities(positions)
     return graph.prune_cut(part)
+
+
+def unpack_weights(
+    given: Mapping[str, int], packed: Array, scales: Array, zeros: Array | None = None
+) -> Array:
+    """What a MatMulNBits of these attributes multiplies with, in float64 and shaped (K, N): codes
+    of 4 or 8 bits in blocks along K, the lower half of a byte first; a zero point that is not given
+    lies in the middle."""
+    n, bits, blocks = given["N"], given.get("bits", 4), -(-given["K"] // given["block_size"])
+
+    def unpack(codes: Array) -> Array:
+        halves = np.stack([codes & 15, codes >> 4], axis=-1) if bits == 4 else codes
+        return halves.reshape(n, -1).astype(np.float64)
+
+    middle = np.full((n, blocks), float(1 << (bits - 1)))
+    if zeros is not None:
+        middle = unpack(zeros) if zeros.dtype == np.uint8 else zeros.astype(np.float64)
+    codes = unpack(packed).reshape(n, blocks, -1) - middle.reshape(n, -1)[:, :blocks, None]
+    scaled: Array = codes * scales.astype(np.float64).reshape(n, blocks, 1)
+    return scaled.reshape(n, -1)[:, : given["K"]].T
 
 
 def is_quantize(node: NodeProto) -> bool:
@@ -86,6 +111,15 @@ class _Bypassed(Edited):
         if kind and wanted and kind != wanted:  # a pair may change the float type too
             node.op_type = "Cast"
             node.attribute.append(helper.make_attribute("to", wanted))
+
+    def open_product(self, node: NodeProto) -> None:
+        """Make a MatMulNBits the product, and the sum with its bias, that it stands for."""
+        name, bias = str(node.output[0]), list(filter(None, node.input[5:]))
+        terms = [node.input[0], self._add_float_weight(name)]
+        terms = [self.insert(node, "MatMul", terms, name), *bias] if bias else terms
+        node.op_type, node.domain = "Add" if bias else "MatMul", ""
+        del node.attribute[:]
+        node.input[:] = terms
 
     def skip_identities(self, positions: Collection[int]) -> None:
         """Let readers read at once what bypassed pairs hand on, where these give no output."""

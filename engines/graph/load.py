@@ -177,8 +177,7 @@ def import_model(
     if wrong := wrong_pairs.say_wrong_pairs(proto):
         warnings.append(wrong)
     digest = save(store, proto, str(path.parent))
-    complaint = _checker_complaint(store.models / f"{digest}.onnx")
-    if complaint:
+    if complaint := _checker_complaint(store.models / f"{digest}.onnx"):
         notes.append(f"ONNX's own checker objects: {complaint}")
     return Imported(
         digest,
@@ -432,10 +431,15 @@ def build_index(proto: ModelProto, digest: str) -> GraphIndex:
             )
         )
     outputs = tuple(dict.fromkeys(ids[o.name] for o in graph.output))
-    opset = versions.get("", 0)
     centred = tuple(ids[t.name] for t in graph.initializer if _is_centred(t))
     index = GraphIndex(
-        digest, tuple(nodes), tuple(tensors), inputs, outputs, opset=opset, centred=centred
+        digest,
+        tuple(nodes),
+        tuple(tensors),
+        inputs,
+        outputs,
+        opset=versions.get("", 0),
+        centred=centred,
     )
     seeds = [ids[name] for name in deciding if name in ids]
     return msgspec.structs.replace(index, shape_like=shape_like(index, seeds))

@@ -33,8 +33,9 @@ def parse_bug(name: str, content: bytes) -> Bug:
     try:
         return msgspec.convert(loader(content).get_single_data(), Bug)
     except (yaml.YAMLError, msgspec.ValidationError) as problem:
-        said = " ".join(str(problem).split())
-        raise TableProblem(f"{name}: {said}. Install narrowdown again.") from None
+        raise TableProblem(
+            f"{name}: {' '.join(str(problem).split())}. Install narrowdown again."
+        ) from None
 
 
 def recall(engine: str, ops: Iterable[str]) -> tuple[Bug, ...]:

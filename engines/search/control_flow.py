@@ -157,12 +157,11 @@ def _try_others(
 def _unroll(
     ask: Inquiry, model: str, inputs: str, samples: tuple[str, ...], base: str = ""
 ) -> Unroll:
-    sample = ask.findings.sample or samples[0]
     return Unroll(
         model=model,
         inputs=inputs,
         samples=samples,
-        sample=sample,
+        sample=ask.findings.sample or samples[0],
         reference=ask.ctx.reference,
         base=base,
     )

@@ -196,8 +196,9 @@ def _try_candidates(
         if made := m.facts.get("model", ""):
             m = yield from asked(ask.whole(feeds, model=made))
             off = yield from asked(ask.whole(feeds, model=made, engine=LITERAL))
-        error = _weigh(trial, off, ask).error
-        rows.append(msgspec.structs.replace(_weigh(trial, m, ask), literal=error))
+        rows.append(
+            msgspec.structs.replace(_weigh(trial, m, ask), literal=_weigh(trial, off, ask).error)
+        )
     return rows
 
 

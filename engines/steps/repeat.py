@@ -117,9 +117,11 @@ def _run_again(
     # One build that fails in some runs needs no other build to show that the fault comes and goes.
     if failures < runs and (failures or signature.looks > 1 or not rebuilds):
         outcome = msgspec.structs.replace(base, behaviour="same-engine", message=said)
-        failed = failures or signature.failures
         ran = runs if failures else max(signature.looks, runs)
-        return Finish(outcome, need_runs(findings, failed, ran, params.most_runs))
+        return Finish(
+            outcome,
+            need_runs(findings, failures or signature.failures, ran, params.most_runs),
+        )
     if rebuilds and not is_of_the_precision(findings):
         return (yield from _build_afresh(ctx, findings, params, base))
     why = ctx.engine_info.reason("rebuild") or "this engine always builds the same."

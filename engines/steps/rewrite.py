@@ -157,8 +157,9 @@ def try_rewrite(ask: Inquiry, one: Rewrite, plain: Measurement) -> Sub[TriedRewr
     at = place_rewrite(ask, one.name)
     if not at:
         return TriedRewrite(RewriteRow(one.name, "nothing to do"))
-    feeds = list_feeds(ask.findings)
-    same = yield from asked(rewrite_probe(ask, one.name, at, feeds, engine=ask.ctx.reference))
+    same = yield from asked(
+        rewrite_probe(ask, one.name, at, list_feeds(ask.findings), engine=ask.ctx.reference)
+    )
     changed = tuple(same.facts.get("rewritten", ()))
     if same.status != "ok":
         return TriedRewrite(RewriteRow(one.name, "not run", why=same.message))

@@ -138,8 +138,9 @@ def _search_cases(
     if not off or not whole.passes:
         return findings
     options = off & can.options.keys()
-    guilty = tuple(sorted(off - options))
-    return msgspec.structs.replace(findings, optimizers=guilty, options=tuple(sorted(options)))
+    return msgspec.structs.replace(
+        findings, optimizers=tuple(sorted(off - options)), options=tuple(sorted(options))
+    )
 
 
 def _ask_case(

@@ -223,27 +223,48 @@ def test_weights_are_not_looked_up_at_an_activation_that_was_dropped(folder: Pat
     assert 3.0 in [float(numpy_helper.to_array(t)) for t in found.values() if not t.dims]
 
 
-def test_packed_weights_of_an_operator_are_codes_and_nothing_else_is_rounded(folder: Path) -> None:
-    """Held against the float model with an FP32 tolerance, "the engine is at fault" was said."""
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 16]) for name in "xy"]
-    packed = [
-        numpy_helper.from_array(np.full((16, 1, 8), 0x9A, np.uint8), "w"),
-        numpy_helper.from_array(np.ones(16, np.float32), "s"),
-    ]
-    node = n(
-        "MatMulNBits",
-        ["x", "w", "s"],
-        ["y"],
-        domain="com.microsoft",
-        K=16,
-        N=16,
-        bits=4,
-        block_size=16,
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("k", "biased", "zeros"), [(16, 0, 0), (40, 1, 1), (40, 0, 1), (40, 1, 0)])
+def test_weights_that_are_packed_in_an_operator_are_what_their_codes_are_worth(
+    folder: Path, bits: int, k: int, biased: int, zeros: int
+) -> None:
+    """Codes, and nothing else is rounded: held against the float model with an FP32 tolerance, "the
+    engine is at fault" was said. Written out number by number here."""
+    rng, size, blocks = np.random.default_rng(k), 16, -(-k // 16)
+    codes = rng.integers(0, 1 << bits, (3, blocks * size))
+    middles = rng.integers(0, 1 << bits, (3, blocks + blocks % 2)) if zeros else None
+    weights = {
+        "w": _pack(codes, bits).reshape(3, blocks, -1),
+        "s": rng.random(3 * blocks).astype(np.float32),
+    }
+    if middles is not None:
+        weights["z"] = _pack(middles[:, :blocks] if bits == 8 else middles, bits).reshape(-1)
+    if biased:
+        weights["b"] = rng.random(3).astype(np.float32)
+    reads = ["x", "w", "s", "z" * zeros, "", "b" * biased]
+    node = n("MatMulNBits", reads, ["y"], domain="com.microsoft", K=k, N=3, bits=bits, block_size=size)  # fmt: skip
+    ends = [helper.make_tensor_value_info(e, 1, [2, d]) for e, d in (("x", k), ("y", 3))]
+    graph = helper.make_graph(
+        [node], "g", ends[:1], ends[1:], [numpy_helper.from_array(v, m) for m, v in weights.items()]
     )
-    graph = helper.make_graph([node], "g", ends[:1], ends[1:], packed)
-    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    floats = helper.make_model(graph, opset_imports=domains, ir_version=10)
-    assert find_codes(stored(folder, floats, "packed")[1]) == ("int8", "")
+    domains = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    packed = helper.make_model(graph, opset_imports=domains, ir_version=9)
+    store, model, _ = stored(folder, packed, "packed")
+    assert find_codes(model) == ("int8", "")
+    x = {"x": rng.random((2, k)).astype(np.float32)}
+    right = np.zeros((2, 3)) + (weights["b"] if biased else 0)
+    for row in range(3):
+        for i in range(k):
+            zero = 1 << (bits - 1) if middles is None else middles[row, i // size]
+            scale = float(weights["s"][row * blocks + i // size])
+            right[:, row] += x["x"][:, i] * ((codes[row, i] - zero) * scale)
+    twin = originals.restore_floats(store, model, entire(model), "onnxruntime:quantization=bypass")
+    assert [made.domain for made in twin.model.graph.node] == [""] * (1 + biased)
+    assert np.allclose(run(twin.model, x, model.weights_dir)["y"], right, rtol=1e-5)
+
+
+def _pack(codes: np.ndarray, bits: int) -> np.ndarray:
+    return (codes if bits == 8 else codes[:, ::2] | codes[:, 1::2] << 4).astype(np.uint8)
 
 
 def test_codes_from_outside_and_from_operators_cannot_be_left_in_float(folder: Path) -> None:

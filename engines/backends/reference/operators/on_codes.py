@@ -6,6 +6,7 @@ import numpy as np
 
 from narrowdown.engines.backends.reference.operators.base import Array
 from narrowdown.engines.backends.reference.operators.fused import Contrib, Fed, sigmoid, wide
+from narrowdown.engines.graph.bypass import unpack_weights
 
 
 def worth(codes: Array, scale: Array, zero: Array | None = None, axis: int = 0) -> Array:
@@ -181,36 +182,17 @@ class DynamicQuantizeMatMul(Contrib):
 
 
 class MatMulNBits(Contrib):
-    """Weights of 4 or 8 bits in blocks along K, the lower half of a byte first; a zero point that
-    is not given lies in the middle."""
+    """Weights of 4 or 8 bits in blocks along K."""
 
     def compute(  # type: ignore[override]
         self, a: Array, b: Array, scales: Array, zeros: Array | None = None, order: Array | None = None,
         bias: Array | None = None,
     ) -> tuple[Array]:  # fmt: skip
-        k, n, bits, size = (
-            int(self.given.get(name, 4)) for name in ("K", "N", "bits", "block_size")
-        )
+        bits = self.given.get("bits", 4)
         if order is not None or bits not in (4, 8):
             self.refuse("groups in another order" if order is not None else f"{bits} bits")
-        blocks = -(-k // size)
-        codes = _unpack(b.reshape(n, -1), bits)[:, : blocks * size].reshape(n, blocks, size)
-        middle = np.full((n, blocks), float(1 << (bits - 1)))
-        if zeros is not None and zeros.dtype == np.uint8:
-            middle = wide(_unpack(zeros.reshape(n, -1), bits)[:, :blocks])
-        elif zeros is not None:
-            middle = wide(zeros).reshape(n, blocks)
-        weights = (
-            (wide(codes) - middle[..., None]) * wide(scales).reshape(n, blocks)[..., None]
-        ).reshape(n, -1)[:, :k]
-        made = np.matmul(wide(a), weights.T) + (0 if bias is None else wide(bias))
-        return (made.astype(a.dtype),)
-
-
-def _unpack(packed: Array, bits: int) -> Array:
-    if bits == 8:
-        return packed
-    return np.stack([packed & 15, packed >> 4], axis=-1).reshape(packed.shape[0], -1)
+        made = np.matmul(wide(a), unpack_weights(self.given, b, scales, zeros))
+        return ((made + (0 if bias is None else wide(bias))).astype(a.dtype),)
 
 
 ON_CODES = (
