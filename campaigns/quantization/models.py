@@ -181,14 +181,27 @@ OWN: dict[str, tuple[Callable[[Path], None], Callable[[np.random.Generator], Fee
 
 
 def write_of_a_wheel(name: str, folder: Path, path: Path) -> Callable[[int], Feed]:
-    """Shapes told and constants folded, as the quantizer asks for."""
+    """Shapes told and constants folded, as the quantizer asks for, and sizes that are open fixed to
+    those of its samples: ModelOpt 0.47 does not read a size without a name."""
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     from campaigns.field.models import BY_NAME
 
     source = folder / f"{name}.onnx"
-    quant_pre_process(str(source), str(path), skip_symbolic_shape=True)
-    return lambda seed: dict(BY_NAME[name].make(seed, source))
+
+    def make(seed: int) -> Feed:
+        return dict(BY_NAME[name].make(seed, source))
+
+    model = onnx.load(source)
+    for value, array in (
+        (i, a) for i in model.graph.input for k, a in make(0).items() if k == i.name
+    ):
+        for dim, size in zip(value.type.tensor_type.shape.dim, array.shape, strict=True):
+            dim.dim_value = size
+    del model.graph.value_info[:]
+    onnx.save(model, path)
+    quant_pre_process(str(path), str(path), skip_symbolic_shape=True)
+    return make
 
 
 def write(name: str, folder: Path) -> Path:
