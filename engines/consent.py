@@ -93,7 +93,7 @@ def list_asked(probe: AnyProbe) -> Iterator[Asked]:
         yield Asked(POSTPROCESS, ", ".join(probe.postprocess), folder)
     if isinstance(probe, Measure) and score_script(probe.score):
         yield Asked(SCORE, probe.score)
-    for spec in engine_specs(probe):
+    for spec in filter(None, (*engine_specs(probe), getattr(probe, "program", ""))):
         for told in (options.commands(spec), options.settings(spec), options.loaded(spec)):
             yield from (Asked(*each) for each in told)
 

@@ -5,10 +5,10 @@ import re
 import shlex
 from pathlib import PurePath
 
-from narrowdown.engines.declaration import Cure, Recipe
+from narrowdown.engines.declaration import Cure, Program, Recipe
 
 _TYPES = ("fp16", "bf16")
-_MODEL, _MADE, _INSIDE = "model.onnx", "converted.onnx", "float32-inside.onnx"
+_MODEL, _MADE, INSIDE = "model.onnx", "converted.onnx", "float32-inside.onnx"
 
 
 def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
@@ -23,12 +23,12 @@ def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
     ]
 
 
-def module_recipes(precision: str, cure: Cure) -> list[Recipe]:
+def module_recipes(precision: str, program: Program | None) -> list[Recipe]:
     """For nodes that stay in FP32 while the PyTorch module is converted: it is exported again, and no
     file of the user's is edited. None where its function cannot be imported by these names."""
-    if precision not in _TYPES or cure.program is None:
+    if precision not in _TYPES or program is None:
         return []
-    place, _, function = cure.program.source.rpartition(":")
+    place, _, function = program.source.rpartition(":")
     name = PurePath(place).name.removesuffix(".py")
     if not all(map(str.isidentifier, [*name.split("."), *function.split(".")])):
         return []
@@ -48,18 +48,19 @@ def compute_in(dtype, module, around):
     module.register_forward_hook(lambda _, args, given: cast(given, around))
 
 
-model, inputs = {function}()  # the module and its example inputs
+model, inputs, *options = {function}()  # the module, its example inputs, options of the export
+args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {{}})
 compute_in(torch.{low}, model.eval(), around=torch.float32)
-for path in {write_list(cure.program.modules)}:
+for path in {write_list(program.modules)}:
     compute_in(torch.float32, model.get_submodule(path), around=torch.{low})
-program = torch.onnx.export(model, inputs, dynamo=True)
+program = torch.onnx.export(model, args, kwargs=kwargs, dynamo=True, **dict(*options))
 for node in program.model.graph:
     for value in node.outputs:
         value.name += "_inside"  # the names of the outputs are free then
-for value, name in zip(program.model.graph.outputs, {write_list(cure.program.outputs)}):
+for value, name in zip(program.model.graph.outputs, {write_list(program.outputs)}):
     value.name = name
-program.save("{_INSIDE}")"""
-    check = f"narrowdown step compare {_INSIDE} --engine emulate:precision=typed --reference onnxruntime:model={_MODEL}"
+program.save("{INSIDE}")"""
+    check = f"narrowdown step compare {INSIDE} --engine emulate:precision=typed --reference onnxruntime:model={_MODEL}"
     start, end = text.index("for path"), text.index("\nprogram =")
     return [
         Recipe("PyTorch, which exports again", "python", text, text[start:end]),

@@ -125,7 +125,7 @@ class Workaround(msgspec.Struct, frozen=True, omit_defaults=True):
     holders: tuple[
         str, ...
     ] = ()  # where some lie in bodies of the user's model: the nodes of its graph that are or hold them
-    written: str = ""  # the file that holds it, as it was seen to do: one sentence
+    written: str = ""  # the file that holds it, as it was seen to do: sentences
     condition: str = ""  # it is right while this holds: "'sr' is 16000"
     elsewhere: int = 0  # given samples of which that is not so, so that it is not for them
     close: tuple[

@@ -135,7 +135,7 @@ def apply(engine: Found, cure: Cure) -> list[Recipe]:
     own: list[Recipe] = _take(lambda: give(engine, cure), list[Recipe]()) if give and made else []
     precision = engine.spec.get("precision")
     converted = [] if cure.in_float else conversion_recipes(precision, cure)
-    return [*quantization_recipes(cure), *own, *module_recipes(precision, cure), *converted]
+    return [*quantization_recipes(cure), *own, *module_recipes(precision, cure.program), *converted]
 
 
 def _take(give: Callable[[], T], otherwise: T) -> T:

@@ -106,10 +106,15 @@ class Import(Probe, frozen=True, tag="import"):
     """Take a model file into the session: lift Constant nodes to weights, split weights off. ->
     facts: model digest, nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan
     nodes), ``random`` (nodes that draw numbers), ``warnings`` that its owner must be told. ``path``
-    is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened."""
+    is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened.
+
+    ``text``: what writes the file ``path``, run by the Python of the ``program``, an engine spec, beside
+    the script that it names. -> facts: model digest."""
 
     path: str
     digest: str
+    program: str = ""
+    text: str = ""
 
 
 class Describe(Probe, frozen=True, tag="describe"):

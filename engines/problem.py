@@ -25,7 +25,8 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a model came out of PyTorch (``engines.exporting``). ``source``: what the user named;
-    ``recorded``: the spec of what eager PyTorch gave, inner values of the first sample among it.
+    ``recorded``: the spec of what eager PyTorch gave, inner values of the first sample among it;
+    ``program``: an engine spec that names its Python and its script, which may export it again.
     ``torch``: its version; ``module``: the class. ``training``: it came in train mode, and was put
     into eval mode; ``steady``: two runs gave the same; ``precision``: what it computes in.
     ``pairs``: inner values; ``unpaired``: why there are none. ``differences``: module path ->
@@ -34,6 +35,7 @@ class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
 
     source: str
     recorded: str
+    program: str = ""
     torch: str = ""
     module: str = ""
     training: bool = False

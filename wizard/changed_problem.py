@@ -40,7 +40,7 @@ def change_problem(base: Problem, given: Mapping[str, Any], executor: str = LOCA
     )
     kept = {name: getattr(base, name) for name in OPTIONS if name not in given}
     folder = told.folder if _STARTED & given.keys() or not base.folder else base.folder
-    exported = None if "model" in given else base.exported
+    exported = told.exported if "model" in given else base.exported
     return msgspec.structs.replace(told, **kept, folder=folder, exported=exported)
 
 

@@ -54,7 +54,16 @@ def open_model(
     tell(f"exporting {arguments.model} with PyTorch ({python})")
     try:
         exported = _export(python, request, export, tell)
-        yield _name_engines(_change(arguments, place, exported), python, export)
+        changed = {
+            **vars(arguments),
+            "model": launch.find_model(export),
+            "inputs": launch.list_inputs(export),
+            "exported": exported,
+            "session": str(place),
+        }
+        if changed.get("flow") == Problem(model="").flow:
+            changed["flow"] = FLOW
+        yield _name_engines(argparse.Namespace(**changed), python, export)
     finally:
         if not (place / folders.DESCRIPTION).exists():
             shutil.rmtree(place if chosen is None else export, ignore_errors=True)
@@ -95,21 +104,6 @@ def _name_engines(arguments: argparse.Namespace, python: str, export: Path) -> a
     except ValueError as problem:
         raise BadUsage(str(problem)) from None
     return argparse.Namespace(**{**named, **told})
-
-
-def _change(arguments: argparse.Namespace, place: Path, exported: Exported) -> argparse.Namespace:
-    """The arguments about what the export has left."""
-    folder = place / folders.EXPORT
-    changed = {
-        **vars(arguments),
-        "model": launch.find_model(folder),
-        "inputs": launch.list_inputs(folder),
-        "exported": exported,
-        "session": str(place),
-    }
-    if changed.get("flow") == Problem(model="").flow:
-        changed["flow"] = FLOW
-    return argparse.Namespace(**changed)
 
 
 def _take_over(arguments: argparse.Namespace, there: Problem, source: str) -> argparse.Namespace:

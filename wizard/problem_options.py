@@ -70,12 +70,13 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     _refuse_foreign(model, engine, reference, check)
     script = postprocess_script(treated)
     started = options.commands(engine) + options.commands(reference)
-    runs = check or script or started or any(".py" in source for source in sources)
     exported: Exported | None = getattr(arguments, "exported", None)
+    runs = check or script or started or exported or any(".py" in source for source in sources)
     specs = (parse(engine), parse(reference))
+    program = split_function(exported.source)[0] if exported else ""
     files = [
         str(model),
-        *(list_sources(exported) if exported else ()),
+        *([program] if Path(program).is_file() else ()),
         *(path for source in sources for path in paths(source) if Path(path).is_file()),
         *filter(None, (script, split_function(scored)[0])),
         *(spec.get(name) for spec in specs for name in spec_files(spec)),
@@ -113,12 +114,6 @@ def problem_from(arguments: argparse.Namespace) -> Problem:
     )
     _refuse_no_loop(made)
     return made
-
-
-def list_sources(exported: Exported) -> tuple[str, ...]:
-    """The file that a model was exported from, where it was named by its path."""
-    path = split_function(exported.source)[0]
-    return (path,) if Path(path).is_file() else ()
 
 
 def _refuse_foreign(model: Path, engine: str, reference: str, check: str) -> None:

@@ -3,7 +3,8 @@
     python campaigns/pytorch/engine_faults.py --torch-python PATH [--only NAME ...] [--home DIR] [--out FILE.md]
 
 The module and the line of the first culprit must be those that ``low_precision.py`` marks. Then the text
-for PyTorch in ``workaround.md`` is run as it is printed: it exports again, and ONNX's own evaluator, which
+for PyTorch in ``workaround.md`` is run as it is printed (the session has done so, too, and must tell that
+all samples are right): it exports again, and ONNX's own evaluator, which
 rounds as the file says, must give what eager PyTorch gave in FP32. The same text without its loop shows
 what FP16 does to the whole module.
 """
@@ -11,6 +12,7 @@ what FP16 does to the whole module.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -44,6 +46,7 @@ class Ran(NamedTuple):
     module: str
     line: str
     cause: str
+    tried: tuple[int, ...]
     kept: float
     plain: float
     seconds: float
@@ -52,6 +55,7 @@ class Ran(NamedTuple):
     def right(self) -> bool:
         told = (self.code, self.module, self.cause, self.line)
         cures = self.kept <= ALLOWED and not self.plain <= ALLOWED
+        cures = cures and len(set(self.tried)) == 1
         return cures and told == (0, *PLANTED[self.name], find_line(self.name))
 
 
@@ -73,7 +77,10 @@ def run(name: str, python: str, home: Path) -> Ran:
     recipes = (report["workaround"] or {}).get("apply", ())
     text = next((r["text"] for r in recipes if r["tool"].startswith("PyTorch")), "")
     kept, plain = (paste(each, python, place) for each in (text, without_loop(text)))
-    told = first["modules"][0], first["source"][0], first["cause"]
+    known = " ".join((report["workaround"] or {}).get("known", ()))
+    tried = re.search(r"exported again: right on (\d+) of (\d+) samples", known)
+    samples = tuple(map(int, tried.groups())) if tried else ()
+    told = first["modules"][0], first["source"][0], first["cause"], samples
     return Ran(name, done.returncode, *told, kept, plain, seconds)
 
 
@@ -112,8 +119,12 @@ def paste(text: str, python: str, session: Path) -> float:
 
 def row(ran: Ran) -> str:
     right = "yes" if ran.right else "**no**"
+    tried = " of ".join(map(str, ran.tried))
     off = " | ".join("no export" if np.isnan(x) else f"{x:.1e}" for x in (ran.kept, ran.plain))
-    return f"| {ran.name} | {ran.code} | {ran.cause} | {ran.module} | {ran.line} | {right} | {off} | {ran.seconds:.0f} |"
+    return (
+        f"| {ran.name} | {ran.code} | {ran.cause} | {ran.module} | {ran.line} | {right} "
+        f"| {tried} | {off} | {ran.seconds:.0f} |"
+    )
 
 
 def main() -> int:
@@ -125,14 +136,14 @@ def main() -> int:
     words = made.parse_args()
     home = Path(words.home or tempfile.mkdtemp(prefix="narrowdown-pytorch-"))
     home.mkdir(parents=True, exist_ok=True)
-    head = "| module | exit code | cause | module named | line | right | off with the text | without its loop | seconds |"
-    print(head, f"|{'---|' * 9}", sep="\n", flush=True)
+    head = "| module | exit code | cause | module named | line | right | session | off | without its loop | seconds |"
+    print(head, f"|{'---|' * 10}", sep="\n", flush=True)
     found = []
     for name in words.only or PLANTED:
         found.append(run(name, words.torch_python, home))
         print(row(found[-1]), flush=True)
     if words.out:
-        rows = "\n".join([head, f"|{'---|' * 9}", *map(row, found)])
+        rows = "\n".join([head, f"|{'---|' * 10}", *map(row, found)])
         Path(words.out).write_text(f"{rows}\n", encoding="utf-8")
     return int(not all(ran.right for ran in found))
 

@@ -178,16 +178,12 @@ def read_inputs(path: str, module: Any, like: Any) -> tuple[tuple[Any, ...], dic
                 raise Fault(
                     f"'{file.name}' holds more than tensors, and nothing else of it is loaded."
                 ) from None
-        case ".safetensors":
+        case _:  # .safetensors
             try:
                 from safetensors.torch import load_file
             except ImportError:
                 raise Fault("A .safetensors file needs: pip install safetensors.") from None
             found = load_file(path)
-        case _:
-            raise Fault(
-                f"'{file.name}' cannot be read as inputs; give .npz, .npy, .pt or .safetensors."
-            )
     if not isinstance(found, Mapping):
         return as_call(found)
     found = tensors(found)
@@ -478,29 +474,25 @@ def pair_program(
     return pairs
 
 
-def find_constants(
-    model: Any, call: Any, module: Any, by_module: Mapping[str, tuple[str, int]]
+def compare_constants(
+    model: Any, given: Mapping[str, list[list[Any]]], by_module: Mapping[str, tuple[str, int]]
 ) -> dict[str, dict[str, str]]:
     """Name of a constant that the exporter has computed -> the module that gives it in eager PyTorch,
-    where that is another value. ``by_module``: as ``pair_program`` pairs."""
-    constants = {v.name: v for v in model.graph.initializers.values() if v.const_value is not None}
-    pairs = {n: p for n, p in by_module.items() if n in constants}
-    if not pairs:
-        return {}
-    given: dict[str, list[list[Any]]] = {}
-    recorder, wanted = Recorder(), {path for path, _ in pairs.values()}
-    with following(module, recorder, given, wanted), torch.no_grad():
-        module(*call[0], **call[1])
+    where that is another value. ``given``: module path -> what it gave; ``by_module``: as
+    ``pair_program`` pairs."""
     found: dict[str, dict[str, str]] = {}
-    for name, (path, place) in pairs.items():
+    for value in model.graph.initializers.values():
+        if value.const_value is None or value.name not in by_module:
+            continue
+        path, place = by_module[value.name]
         ours = given[path][0][place].double()
-        theirs = torch.from_numpy(constants[name].const_value.numpy().copy()).double()
+        theirs = torch.from_numpy(value.const_value.numpy().copy()).double()
         if ours.shape == theirs.shape:
             error = float((ours - theirs).norm() / ours.norm().clamp_min(1e-30))
             if error > CONSTANT:
-                found[name] = {
+                found[value.name] = {
                     "module": path,
-                    "said": f"the constant {name} is {error:.2g} off what PyTorch computes",
+                    "said": f"the constant {value.name} is {error:.2g} off what PyTorch computes",
                 }
     return found
 
@@ -549,7 +541,15 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
         "samples": len(samples),
         "precision": next((p for name, p in PRECISIONS.items() if name in first.types), "fp32"),
     }
-    program, model = export_onnx(module, args, {"kwargs": kwargs, **options})
+    try:
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise Fault("torch.onnx needs onnxscript: pip install onnxscript.") from None
+    with contextlib.redirect_stdout(sys.stderr):
+        program = torch.onnx.export(
+            module, args, dynamo=True, verbose=False, **{"kwargs": kwargs, **options}
+        )
+    model = program.model
     weights = (value.const_value for value in model.graph.initializers.values())
     size = sum(weight.nbytes for weight in weights if weight is not None)
     program.save(str(out / f"{name}.onnx"), external_data=size > 1 << 30)
@@ -559,8 +559,7 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     folded = dict[str, dict[str, str]]()
     try:
         by_module = pair_program(program.exported_program, outputs)
-        folded = find_constants(model, (args, kwargs), module, by_module)
-        inner, differences = record_inner(
+        inner, differences, folded = record_inner(
             module, (args, kwargs), program, first.calls, by_module, request["bytes"]
         )
     except (
@@ -593,19 +592,6 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def export_onnx(module: Any, args: Any, options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """(the exported program, the ONNX model) as torch.onnx makes them. Raises Fault."""
-    try:
-        import onnxscript  # noqa: F401
-    except ImportError:
-        raise Fault("torch.onnx needs onnxscript: pip install onnxscript.") from None
-    with contextlib.redirect_stdout(sys.stderr):
-        made = torch.onnx.export(module, args, dynamo=True, verbose=False, **options)
-    if made is None:
-        raise Fault("torch.onnx.export gave no program.")
-    return made, made.model
-
-
 def record_inner(
     module: Any,
     call: Any,
@@ -613,19 +599,19 @@ def record_inner(
     calls: Sequence[Call],
     by_module: Mapping[str, tuple[str, int]],
     most: int,
-) -> tuple[dict[str, Any], dict[str, list[dict[str, str]]]]:
-    """(inner values of eager PyTorch by ONNX tensor, what differs by module)."""
+) -> tuple[dict[str, Any], dict[str, list[dict[str, str]]], dict[str, dict[str, str]]]:
+    """(inner values of eager PyTorch by ONNX tensor, what differs by module, constants that do)."""
     theirs = Recorder()
     run_program(program.exported_program, call, theirs)
     same = align(calls, theirs.calls)
     last = {c.node: place for place, c in enumerate(theirs.calls)}
     tensors = {v.name: v for node in program.model.graph for v in node.outputs if v.name}
-    by_module = {n: p for n, p in by_module.items() if n in tensors}
     sizes = {name: 4 * math.prod(shape_of(v) or ()) for name, v in tensors.items()}  # bytes
     room, chosen = most, dict[str, int]()
     # Modules first, the outermost at the beginning: where there is room for few, these bound the rest.
     placed: dict[str, tuple[str, int]] = {}
-    for name, (path, place) in sorted(by_module.items(), key=lambda item: item[1][0].count(".")):
+    inside = {n: p for n, p in by_module.items() if n in tensors}
+    for name, (path, place) in sorted(inside.items(), key=lambda item: item[1][0].count(".")):
         room -= sizes[name]
         if room < 0:
             break
@@ -640,7 +626,8 @@ def record_inner(
             break
         chosen[node] = same[place]
     kept, given = Recorder(chosen.values()), dict[str, list[list[Any]]]()
-    wanted = {path for path, _ in placed.values()}
+    constants = by_module.keys() & program.model.graph.initializers.keys()
+    wanted = {path for path, _ in (*placed.values(), *map(by_module.__getitem__, constants))}
     with following(module, kept, given, wanted), torch.no_grad(), kept:
         module(*call[0], **call[1])
     values = {name: as_array(given[path][0][place]) for name, (path, place) in placed.items()}
@@ -655,7 +642,7 @@ def record_inner(
         program.model, {n: theirs.calls[p] for n, p in last.items()}
     ).items():
         differences[scope] = (said + differences.get(scope, []))[:SAID]
-    return values, differences
+    return values, differences, compare_constants(program.model, given, by_module)
 
 
 def as_array(tensor: Any) -> Any:

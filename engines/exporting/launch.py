@@ -34,6 +34,8 @@ _REQUEST = "request.json"
 _ATTRIBUTE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 # Asks an interpreter whether it has the packages, without importing them: torch takes seconds.
 _HAS = f"import importlib.util as u,sys;sys.exit(not all(u.find_spec(p) for p in {PACKAGES!r}))"
+# Runs a text beside the script that is named in front of it.
+RUNS = "import os, sys; sys.path[0] = os.path.dirname(sys.argv[-2]); exec(sys.argv[-1])"
 # Seconds that an interpreter has to say so; bounds one that hangs.
 _ANSWERS = 30.0
 LINES = 6  # of what the program printed, shown where it failed
@@ -134,7 +136,13 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
         if fault := found.get("fault"):
             raise ExportFault(str(fault))
         files = (str(folder / f"golden-{n}.npz") for n in range(int(found.get("samples", 0))))
-        ours = {"source": request.source, "recorded": f"golden:files={'+'.join(files)}"}
+        script = request.source.rpartition(":")[0]
+        again = [python, "-c", RUNS, *([] if script.endswith(".py") else ["-m"]), script]
+        ours = {
+            "source": request.source,
+            "recorded": f"golden:files={'+'.join(files)}",
+            "program": str(parse("torch").with_option("program", shlex.join(again))),
+        }
         return msgspec.convert({**found, **ours}, Exported)
     except (OSError, TypeError, ValueError):
         how = (

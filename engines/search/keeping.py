@@ -38,7 +38,7 @@ from narrowdown.engines.search.unseen import (
     tell_apart,
     try_unseen,
 )
-from narrowdown.engines.search.verified import measure_seconds, say_seconds, write_out
+from narrowdown.engines.search.verified import measure_seconds, say_seconds, try_module, write_out
 from narrowdown.engines.search.workaround_facts import find_accused
 from narrowdown.engines.spec import unquantized
 from narrowdown.engines.switches import set_option
@@ -219,6 +219,7 @@ class Keeping:
         kept = self._tell("found", keep, join_answers([given, near]), unseen)
         missed = {*tell_apart(given, rule, sets.basis).missed, *tried.failing}
         cure, files = yield from write_out(ask, kept.tried, sets.basis, tried, len(missed))
+        cure = yield from try_module(ask, cure, sets.basis, tried)
         times = yield from measure_seconds(ask, ask.whole(self.everywhere, keep))
         slower = f"; {said}" if (said := say_seconds(*times)) else ""
         cure = msgspec.structs.replace(cure, minimal=best.each, cost=f"{cure.cost}{slower}")

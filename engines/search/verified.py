@@ -11,11 +11,13 @@ from narrowdown.engines.asking.inquiry import Inquiry, time_run
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, restrict
 from narrowdown.engines.compare.say import say_many
+from narrowdown.engines.converters import INSIDE, module_recipes
+from narrowdown.engines.declaration import Program
 from narrowdown.engines.findings import Unseen, Workaround
-from narrowdown.engines.graph import ranges
+from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.nearest import join_some
-from narrowdown.engines.probe import Measure, Measurement
+from narrowdown.engines.probe import Import, Measure, Measurement
 from narrowdown.engines.search.control_flow import ALWAYS
 from narrowdown.engines.search.unseen import (
     Basis,
@@ -119,24 +121,14 @@ def write_out(
         probe = ask.whole(
             oracle.feeds, keep, engine=info.typed, written=base, rest=rest, save="written"
         )
-        m = yield from asked(probe)
-        if m.status == "ok" and tried.counted:
-            near = yield from asked(
-                msgspec.structs.replace(
-                    probe, samples=tried.near.feeds, inputs=tried.near.inputs, save=""
-                )
-            )
-            m = join_answers([m, restrict(near, tried.counted)])
+        m, wrong, right = yield from _measure_model(ask, probe, basis, tried)
         if m.status != "ok":
             why = why or f"it could not be written: {m.message.rstrip('.')}"
             continue
-        told = tell_apart(m, ask.criterion, basis)
         kept = m.facts.get("written", {})
         # Nodes that were kept in the search and are none of the model in the file.
         lost = f", which has no {join_some(kept['lost'])}," if kept.get("lost") else ""
-        n = len(by_sample(told.counted))
-        right = f"right on {n - len(told.missed)} of {n} samples"
-        if len(told.missed) > missed:
+        if wrong > missed:
             why = why or f"written into {what}{lost} it is {right}"
             continue
         rests = "" if base == given else findings.rests
@@ -155,6 +147,54 @@ def write_out(
         )
         return cure, dict(m.artifacts)
     return msgspec.structs.replace(cure, written=f"There is no {FILE}: {why}."), {}
+
+
+def _measure_model(
+    ask: Inquiry, probe: Measure, basis: Basis, tried: Tried
+) -> Sub[tuple[Measurement, int, str]]:
+    """(the answer on what was given, and on what the set was ``tried`` on; on how many it is wrong;
+    how it does, the end of a sentence)."""
+    m = yield from asked(probe)
+    if m.status == "ok" and tried.counted:
+        near = yield from asked(
+            msgspec.structs.replace(
+                probe, samples=tried.near.feeds, inputs=tried.near.inputs, save=""
+            )
+        )
+        m = join_answers([m, restrict(near, tried.counted)])
+    told = tell_apart(m, ask.criterion, basis)
+    n = len(by_sample(told.counted))
+    right = f"right on {n - len(told.missed)} of {n} samples"
+    return m, len(told.missed), right if m.status == "ok" else f"not tried: {m.message.rstrip('.')}"
+
+
+def try_module(ask: Inquiry, cure: Workaround, basis: Basis, tried: Tried) -> Sub[Workaround]:
+    """The workaround with how the change of the PyTorch module does that is printed for it: exported
+    again, and built by the engine, on all that the set was ``tried`` on. As it is where none is."""
+    info, exported = ask.ctx.engine_info, ask.ctx.problem.exported
+    place = find_program(ask.index, cure, exported.source) if exported else None
+    recipes = module_recipes(info.precision, place)
+    if exported is None or not recipes or not info.typed:
+        return cure
+    yield Note("your PyTorch module with that change, exported again")
+    made = yield from asked(
+        Import(path=INSIDE, digest="", program=exported.program, text=recipes[0].text)
+    )
+    said = f"not tried: {made.message.rstrip('.')}"
+    if made.status == "ok":
+        probe = ask.whole(make_oracle(ask).feeds, engine=info.typed, written=made.facts["model"])
+        _, _, said = yield from _measure_model(ask, probe, basis, tried)
+    written = f"{cure.written} Your PyTorch module with that change, exported again: {said}."
+    return msgspec.structs.replace(cure, written=written.lstrip())
+
+
+def find_program(index: GraphIndex, cure: Workaround, source: str) -> Program | None:
+    """Where the kept nodes stand in the PyTorch program; None where one stands in the outermost
+    module, of which all else is a part."""
+    paths = {index.nodes[n].module for n in ranges.decode(cure.keep)}
+    outer = [path for path in paths if not any(path.startswith(f"{other}.") for other in paths)]
+    outputs = tuple(index.tensors[t].name for t in index.outputs)
+    return Program(source, tuple(sorted(outer)), outputs) if all(paths) else None
 
 
 def _say_inside(m: Measurement) -> str:

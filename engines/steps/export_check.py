@@ -12,16 +12,13 @@ from narrowdown.engines.compare.say import wrong_by
 from narrowdown.engines.exporting.parting import (
     CLEAR,
     FEED,
-    Blamed,
     Comparison,
-    Part,
     Parted,
     blame_module,
     find_part,
     make_culprit,
 )
 from narrowdown.engines.findings import Findings
-from narrowdown.engines.graph import GraphIndex
 from narrowdown.engines.options import original
 from narrowdown.engines.problem import USUAL_ENGINE, Exported
 from narrowdown.engines.search.settle import Saved
@@ -89,7 +86,18 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         told = say_agreement(outcome, exported)
         return Finish(msgspec.structs.replace(outcome, message=told), findings)
     blamed = blame_module(found.index, found.part, exported)
-    outcome = _place(outcome, found.index, found.part, found.exact, blamed)
+    outcome = msgspec.structs.replace(
+        outcome,
+        module=blamed.module or "(the module itself)",
+        module_class=blamed.module_class,
+        source=blamed.source,
+        differs=blamed.differs,
+        tensor=found.index.tensors[found.part.tensor].name,
+        nodes=found.index.names(blamed.nodes),
+        inner_error=found.part.own,
+        float64=found.exact,
+    )
+    outcome = msgspec.structs.replace(outcome, message=say_place(outcome))
     if outcome.verdict == "export" and original(ctx.reference):
         note = "does the exported program give what the module gave?"
         given = yield from model.compare(ctx.reference, exported.recorded, (FEED,), note=note)
@@ -110,24 +118,6 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
         tables={"bundle": rows},
         decisive={"case": (found.part.probe,) if found.part.probe else ()},
     )
-
-
-def _place(
-    outcome: ExportOutcome, index: GraphIndex, part: Part, exact: float | None, blamed: Blamed
-) -> ExportOutcome:
-    """The outcome with the place. ``exact``: how far float64 is off there."""
-    placed = msgspec.structs.replace(
-        outcome,
-        module=blamed.module or "(the module itself)",
-        module_class=blamed.module_class,
-        source=blamed.source,
-        differs=blamed.differs,
-        tensor=index.tensors[part.tensor].name,
-        nodes=index.names(blamed.nodes),
-        inner_error=part.own,
-        float64=exact,
-    )
-    return msgspec.structs.replace(placed, message=say_place(placed))
 
 
 def say_place(outcome: ExportOutcome) -> str:

@@ -15,9 +15,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from narrowdown.engines import faults, installed
+from narrowdown.engines import faults, installed, options
 from narrowdown.engines.array import Array
 from narrowdown.engines.backends.base import EngineFault, EngineMissing
+from narrowdown.engines.backends.command.engine import Program, refuse
 from narrowdown.engines.backends.onnxruntime.quantizer import quantize
 from narrowdown.engines.checker import command, environment
 from narrowdown.engines.checker.private_copies import run_agreed
@@ -51,6 +52,7 @@ from narrowdown.engines.probe import (
     Status,
     Unroll,
 )
+from narrowdown.engines.spec import parse
 from narrowdown.engines.store import Damaged, Store, decoding, is_digest, memory, sound
 from narrowdown.engines.workers import (
     artifact_files,
@@ -213,6 +215,12 @@ def _say_unexpected(error: Exception) -> str:
 
 
 def _import_model(probe: Import, store: Store) -> Measurement:
+    if probe.text:
+        program = Program({"io": "npz", **options.values(parse(probe.program))})
+        with program.started("program", lambda own: {"dir": own}, (probe.text,)) as (folder, ran):
+            refuse(ran, "export", building=True)
+            made = load.import_model(folder / probe.path, store, _runtime_ceiling)
+        return Measurement(facts={"model": made.digest})
     if filekind.is_ir(probe.path):
         imported = _import_ir(Path(probe.path), store)
     else:

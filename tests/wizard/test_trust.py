@@ -471,7 +471,7 @@ def test_what_an_edit_keeps_is_not_swapped_behind_the_look_at_what_was(
 ) -> None:
     theirs, looked = Problem("m.onnx", inputs=(str(script),)), []
 
-    def swapping(problem: Problem) -> list[trust.Item]:
+    def swapping(problem: Problem, *more: str) -> list[trust.Item]:
         if looked:
             script.write_text("swapped = 1\n", encoding="utf-8")
         looked.append(problem)

@@ -187,10 +187,17 @@ def _write(
             (place.folder / WITHHELD).write_text(said + "\n", encoding="utf-8")
             told = msgspec.structs.replace(told, notes=(said, *told.notes))
             tell(said if len(places) == 1 else f"{place.folder.relative_to(folder.parent)}: {said}")
-        _write_report(place.folder, told)
+        texts = (to_markdown(told), to_html(told), to_json(told))
+        for name, text in zip(REPORTS, texts, strict=True):
+            (place.folder / name).write_text(text, encoding="utf-8")
+        environment = write_json(told.environment)
+        (place.folder / "environment.json").write_text(environment, encoding="utf-8")
         _write_issue(place, told, report.culprits[number])
     _share(folder, [place.folder for place in places if place.folder != folder])
-    _write_cures(report, folder, reading.state.version(problem.engine))
+    if text := keep_script(report.workaround, reading.state.version(problem.engine)):
+        (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
+    if report.workaround and report.workaround.apply:
+        (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
     if said := say_traces_left(found, folder):
         (folder / TRACES).write_text(said + "\n", encoding="utf-8")
         tell(said)
@@ -267,15 +274,6 @@ def _list_asked(reading: Reading, found: Traces) -> Asked:
     )
 
 
-def _write_cures(report: Report, folder: Path, version: str) -> None:
-    """The workaround as a script for Polygraphy and in the words of each tool, where there is one.
-    ``version``: of the engine."""
-    if text := keep_script(report.workaround, version):
-        (folder / KEEP_SCRIPT).write_text(text, encoding="utf-8")
-    if report.workaround and report.workaround.apply:
-        (folder / APPLY).write_text(how_to_apply(report.workaround), encoding="utf-8")
-
-
 def _share(folder: Path, others: Sequence[Path]) -> None:
     """Give each further culprit's folder the same journal, and one file where it tells the same:
     links, which a copy or an archive of the bundle makes whole files of."""
@@ -307,13 +305,6 @@ def say_traces_left(found: Traces, folder: Path) -> str:
     more = f" and {len(names) - 6} more" if len(names) > 6 else ""
     verb = "names" if len(names) == 1 else "name"
     return f"Look before you send: {', '.join(names[:6])}{more} still {verb} a folder, a user or a host."
-
-
-def _write_report(place: Path, report: Report) -> None:
-    texts = (to_markdown(report), to_html(report), to_json(report))
-    for name, text in zip(REPORTS, texts, strict=True):
-        (place / name).write_text(text, encoding="utf-8")
-    (place / "environment.json").write_text(write_json(report.environment), encoding="utf-8")
 
 
 def _write_issue(place: Place, report: Report, culprit: Told) -> None:

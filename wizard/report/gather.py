@@ -13,7 +13,7 @@ from narrowdown.engines.compare.loops import CurveRow
 from narrowdown.engines.compare.say import say_limit, wrong_by
 from narrowdown.engines.compare.statistics import least_share
 from narrowdown.engines.compare.values import Values
-from narrowdown.engines.declaration import Cure, Found, Program
+from narrowdown.engines.declaration import Cure, Found
 from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import (
     find_leavable_layers,
@@ -24,7 +24,7 @@ from narrowdown.engines.graph.quantized import (
 from narrowdown.engines.known.lookalike import list_lookalikes
 from narrowdown.engines.known.table import TableProblem, recall
 from narrowdown.engines.probe import HUGE, Measure
-from narrowdown.engines.search.verified import FILE
+from narrowdown.engines.search.verified import FILE, find_program
 from narrowdown.engines.search.workaround_facts import holds_accused, list_facts
 from narrowdown.engines.spec import parse
 from narrowdown.engines.steps.compare import CompareOutcome
@@ -341,8 +341,9 @@ def _workaround(
     ok, n = w.crossed if w.layers else (unseen.ok, unseen.n)
     cure = _cure(w, index, failing, file, as_given=findings.model == findings.original)
     if index and problem.exported and w.kind == "precision":
-        program = _find_program(index, ranges.decode(w.keep), problem.exported.source)
-        cure = msgspec.structs.replace(cure, program=program)
+        cure = msgspec.structs.replace(
+            cure, program=find_program(index, w, problem.exported.source)
+        )
     return copy_facts(
         Workaround,
         w,
@@ -377,15 +378,6 @@ def _list_modules(index: GraphIndex | None, nodes: Iterable[int]) -> tuple[str, 
     found = (index.nodes[n] for n in nodes) if index is not None else ()
     named = (f"{node.module} ({node.module_class})" for node in found if node.module)
     return tuple(dict.fromkeys(name.removesuffix(" ()") for name in named))
-
-
-def _find_program(index: GraphIndex, keep: Iterable[int], source: str) -> Program | None:
-    """Where these nodes stand in the PyTorch program; None where one stands in the outermost module,
-    of which all else is a part."""
-    paths = {index.nodes[n].module for n in keep}
-    outer = [path for path in paths if not any(path.startswith(f"{other}.") for other in paths)]
-    outputs = tuple(index.tensors[t].name for t in index.outputs)
-    return Program(source, tuple(sorted(outer)), outputs) if all(paths) else None
 
 
 def _cure(

@@ -39,7 +39,9 @@ def agree(problem: Problem, yes: Collection[str] = (), edited: Problem | None = 
     all of that is admitted first, and what is kept of it as it is now. Raises ``Untrusted``, also
     for a path that is not whole and plain (the command line makes none); ``Unremembered``."""
     before = items(edited) if edited else []
-    found = items(problem)
+    # What was typed may also be exported again.
+    program = problem.exported.program if problem.exported and not edited else ""
+    found = items(problem, program)
     _refuse_crooked([*before, *found])
     old = {(item.kind, item.name, item.folder) for item in before}
     kept = (item for item in found if (item.kind, item.name, item.folder) in old)
@@ -69,7 +71,9 @@ def admit(
     found = [*items(problem, *found_on), *typed]
     _refuse_crooked(found)
     admit_items(found, yes, {item.key for item in typed})
-    return _consent(found)
+    # A PyTorch program is exported again only where somebody here agreed; a session goes on without.
+    again = items(problem, problem.exported.program) if problem.exported else []
+    return _consent([*(i for i in again if i not in found and i.key in trusted()), *found])
 
 
 def admit_items(found: Iterable[Item], yes: Iterable[str], own: Collection[str] = ()) -> None:

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from narrowdown.engines import spec
 from narrowdown.engines.exporting.launch import is_program
+from narrowdown.engines.problem import Exported
 from narrowdown.wizard import BadUsage, Refusal, problem_options as words, readers
 from narrowdown.wizard.changed_problem import UNSET, change_problem, tell_options
 from narrowdown.wizard.flow.check import check as check_flow
@@ -183,10 +184,14 @@ def problem_with(field: str, text: str, *, here: bool = True, model: str = "") -
 
 
 def build(
-    answers: Mapping[str, str], base: Problem | None = None, executor: str = LOCAL
+    answers: Mapping[str, str],
+    base: Problem | None = None,
+    executor: str = LOCAL,
+    exported: Exported | None = None,
 ) -> Problem:
     """The PROBLEM of what was typed into each field, by its name, with files digested; ``base``
-    keeps what Setup does not ask. Raises Refusal, ``OSError``."""
+    keeps what Setup does not ask; ``exported``: how the model came out of PyTorch. Raises Refusal,
+    ``OSError``."""
     path = model(answers["model"])
     given: dict[str, Any] = {n: read(n, answers[n], here=executor == LOCAL) for n in FIELDS}
     given["tolerance"] = split_listed(answers["tolerance"])
@@ -197,7 +202,7 @@ def build(
     if sizes := given["served"]:
         built = str(spec.parse(str(given["engine"])).with_options(sizes))
         typed["engine"] = engine(built, here=executor == LOCAL)
-    return change_problem(before, {**typed, "model": path}, executor)
+    return change_problem(before, {**typed, "model": path, "exported": exported}, executor)
 
 
 def show_field(problem: Problem, name: str) -> str:

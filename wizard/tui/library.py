@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from narrowdown.engines.problem import Exported
 from narrowdown.engines.steps.registry import STEPS
-from narrowdown.engines.store import digest_file, write_atomically
+from narrowdown.engines.store import write_atomically
 from narrowdown.wizard import BadUsage, Refusal, demo as demos, passed_variables, trust
 from narrowdown.wizard.bundle.export import export, hand_on
 from narrowdown.wizard.bundle.models import write_worked_around
@@ -16,7 +15,6 @@ from narrowdown.wizard.changed_problem import begin, changes
 from narrowdown.wizard.flow.load import load as load_flow
 from narrowdown.wizard.follow_up import ALL, FollowUp, ask_one, begin_after, list_follow_ups
 from narrowdown.wizard.problem import Problem
-from narrowdown.wizard.problem_options import list_sources
 from narrowdown.wizard.report.html import to_html
 from narrowdown.wizard.report.portable import handed_on
 from narrowdown.wizard.report.read import read
@@ -61,15 +59,9 @@ class Sessions:
         """Where sessions run that are opened from here."""
         return self._options.executor
 
-    def create(
-        self, problem: Problem, exported: Exported | None = None, place: str | None = None
-    ) -> Path:
+    def create(self, problem: Problem, place: str | None = None) -> Path:
         """A new session's folder. Pins the flow, and remembers the scripts that the user has just
-        typed as theirs. ``exported``: how the model came out of PyTorch, which lies in ``place``."""
-        if exported:
-            sources = {path: digest_file(Path(path)) for path in list_sources(exported)}
-            digests = {**problem.digests, **sources}
-            problem = msgspec.structs.replace(problem, exported=exported, digests=digests)
+        typed as theirs. ``place``: where the export of a PyTorch program lies."""
         passed_variables.refuse(problem, self._options.handed, self.executor)
         loaded = load_flow(problem.flow)
         trust.agree(problem)

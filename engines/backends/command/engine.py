@@ -47,8 +47,7 @@ from narrowdown.engines.spec import EngineSpec
 CANNOT = 69  # the exit status that says "I cannot do this model": EX_UNAVAILABLE of sysexits.h
 _STORAGE = {"fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
 _ASKING = 60.0  # seconds to print a version
-_COMMANDS = [o for o in DECLARATION.options if o.type == "command"]
-_KINDS = {o.name: o.what for o in (*_COMMANDS, *TORCH.options)}
+_KINDS = {o.name: o.what for o in (*DECLARATION.options, *TORCH.options) if o.type == "command"}
 _HOLE = re.compile(r"\{(model|inputs|outputs|engine|dir)\}")
 _UNSUPPORTED = re.compile(
     r"not[ _-]?(?:yet )?(?:implemented|supported)|unsupported"
@@ -122,7 +121,7 @@ class Program:
         return self._said_version("version") if self._words["version"] else "unknown"
 
     def _said_version(self, option: str, *words: str) -> str:
-        with self._started(option, lambda folder: {"dir": folder}, words, _ASKING) as (_, ran):
+        with self.started(option, lambda folder: {"dir": folder}, words, _ASKING) as (_, ran):
             said = next(filter(None, map(str.strip, ran.stdout.splitlines())), "")
             if ran.status != "exited" or ran.returncode or not said:
                 why = ran.message or _last(ran)
@@ -136,8 +135,8 @@ class Program:
         if not self._words["build"]:
             return
         places = {"model": folder / "model.onnx", "engine": folder / "engine"}
-        with self._started("build", lambda own: {**places, "dir": own}) as (_, ran):
-            _refuse(ran, "build command", building=True)
+        with self.started("build", lambda own: {**places, "dir": own}) as (_, ran):
+            refuse(ran, "build command", building=True)
         if not places["engine"].exists():
             raise EngineFault(
                 "build-failed", "The build command ended well, and wrote no {engine}."
@@ -154,9 +153,9 @@ class Program:
                 "model": folder / "model.onnx", "engine": folder / "engine", "inputs": inputs, "outputs": outputs, "dir": own,
             }  # fmt: skip
 
-        with self._started("run", places) as (own, ran):
+        with self.started("run", places) as (own, ran):
             # Without a build command it is here that a model is refused.
-            _refuse(ran, "program", building=not self._words["build"])
+            refuse(ran, "program", building=not self._words["build"])
             try:
                 return read_values(place_values(own, "outputs", self._form), self._form)
             except InputProblem as problem:
@@ -170,7 +169,7 @@ class Program:
         return {}
 
     @contextlib.contextmanager
-    def _started(
+    def started(
         self,
         option: str,
         places: Callable[[Path], Mapping[str, Path]],
@@ -216,7 +215,7 @@ class Staying(Program):
         """Run it to its end, which answers whoever waits."""
         words = (self._compile, *map(str, self._pipes.values()))
         try:
-            with self._started("program", lambda own: {"dir": own}, words) as (_, ran):
+            with self.started("program", lambda own: {"dir": own}, words) as (_, ran):
                 self._ended = ran
         except Exception as error:
             self._ended = error
@@ -226,13 +225,13 @@ class Staying(Program):
         return self._said_version("program", "version")
 
     def _ask(self, *places: Path) -> None:
-        """Have it do one thing. Raises ``EngineFault``, and what ``_started`` raises."""
+        """Have it do one thing. Raises ``EngineFault``, and what ``started`` raises."""
         self._asks.write(("\t".join(map(str, places)) + "\n").encode())
         said = self._answers.readline().decode(errors="replace").strip()
         if isinstance(self._ended, Exception):
             raise self._ended
         ran = command.CheckResult("exited", returncode=int(bool(said)), stderr=said)
-        _refuse(self._ended or ran, "program", building=True)
+        refuse(self._ended or ran, "program", building=True)
 
     def run(self, folder: Path, feeds: Mapping[str, Array]) -> dict[str, Array]:
         inputs, outputs = folder / "inputs.npz", folder / "outputs.npz"
@@ -348,7 +347,7 @@ def _stated(model: onnx.ModelProto) -> onnx.ModelProto:
     return copy
 
 
-def _refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
+def refuse(ran: command.CheckResult, what: str, *, building: bool) -> None:
     """Raise ``EngineFault`` for a program that did not end well. ``building``: a model may be
     refused here."""
     text = f"{ran.stderr}\n{ran.stdout}"

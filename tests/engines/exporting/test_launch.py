@@ -96,6 +96,7 @@ def test_what_the_export_tells_is_read(tmp_path: Path) -> None:
     python = fake_python(tmp_path, f"(out / 'export.json').write_text({json.dumps(told)!r})")
     found = launch.run_export(python, launch.Request("m:build", ("/a.npz",)), tmp_path)
     assert (found.torch, found.module, found.pairs, found.source) == ("2.9", "Net", 5, "m:build")
+    assert found.program.endswith(" -m m")
     assert found.recorded == f"golden:files={tmp_path}/golden-0.npz+{tmp_path}/golden-1.npz"
     assert found.differences["a"][0].line == "m.py:3"
     assert json.loads((tmp_path / "request.json").read_text())["inputs"] == ["/a.npz"]

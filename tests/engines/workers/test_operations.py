@@ -11,6 +11,8 @@ import numpy as np
 import onnx
 import pytest
 
+from narrowdown.engines.data import held
+from narrowdown.engines.exporting import launch
 from narrowdown.engines.graph import load, ranges
 from narrowdown.engines.probe import (
     Candidate,
@@ -22,8 +24,11 @@ from narrowdown.engines.probe import (
     LoadInputs,
     Sanitize,
 )
+from narrowdown.engines.problem import Exported, Problem
+from narrowdown.engines.spec import parse
 from narrowdown.engines.store import Store
 from narrowdown.engines.workers.operations import execute_probe
+from narrowdown.wizard import trust
 from narrowdown.wizard.demo import MODELS
 
 
@@ -373,3 +378,41 @@ def test_an_engine_that_cannot_read_the_sessions_own_weights_says_nothing_of_the
     m = session.run(session.probe("onnxruntime:optimization=all"))
     assert m.facts == {"damaged": f"models/weights/{weights.name}"}, m
     assert f"The session's file 'models/weights/{weights.name}' is " in m.message
+
+
+WRITES = """
+import shutil
+import program  # the user's own, as it was agreed to
+assert open("weights").read() == program.WEIGHTS
+shutil.copy(MODEL, "made.onnx")
+"""
+
+
+@pytest.mark.parametrize("deed", ["as it is", "changed", "not agreed to", "fails"])
+def test_a_model_that_a_text_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deed: str
+) -> None:
+    """Beside the script, in the user's folder; only where both are what was agreed to."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    theirs, root = tmp_path / "theirs", tmp_path / "root"
+    theirs.mkdir()
+    root.mkdir()
+    script = theirs / "program.py"
+    script.write_text("WEIGHTS = 'w'\n")
+    (theirs / "weights").write_text("" if deed == "fails" else "w")
+    words = shlex.join([sys.executable, "-c", launch.RUNS, str(script)])
+    program = str(parse("torch").with_option("program", words))
+    problem = Problem(folder=str(theirs), exported=Exported("", "", program))
+    asked = trust.admit if deed == "not agreed to" else trust.agree
+    consent = asked(problem)
+    if deed == "changed":
+        script.write_text("WEIGHTS = 'w'  # or another\n")
+    text = WRITES.replace("MODEL", repr(str(MODELS / "shapes_cnn.onnx")))
+    with held.under(consent):
+        m = run(Import(path="made.onnx", digest="", program=program, text=text), root)
+    if deed == "as it is":
+        assert load.load(Store(root), m.facts["model"]).index.nodes
+    else:
+        assert m.status == ("build-failed" if deed == "fails" else "refused"), m
+        assert m.message
+    assert bool(trust.admit(problem).permits) == (deed in ("as it is", "fails"))

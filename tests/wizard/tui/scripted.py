@@ -13,7 +13,6 @@ from textual.pilot import WaitForScreenTimeout
 from narrowdown.engines.compare.judge import Criterion, Signature
 from narrowdown.engines.findings import Case, Culprit, Findings, Workaround
 from narrowdown.engines.probe import Candidate, Import, Measure, Measurement, SampleResult, Score
-from narrowdown.engines.problem import Exported
 from narrowdown.engines.steps.layerwise import LayerwiseOutcome
 from narrowdown.engines.store import Store
 from narrowdown.wizard.flow.model import Answer, End, Flow, FlowNode, StepUse
@@ -230,10 +229,8 @@ class FakeLibrary:
 
     executor = LOCAL
 
-    def create(
-        self, problem: Problem, exported: Exported | None = None, place: str | None = None
-    ) -> Path:
-        self.created.append(msgspec.structs.replace(problem, exported=exported))
+    def create(self, problem: Problem, place: str | None = None) -> Path:
+        self.created.append(problem)
         return self.session.folder
 
     def weight(self, folder: Path) -> str:

@@ -302,6 +302,7 @@ async def test_a_pytorch_program_is_exported_when_the_session_starts(
     (problem,) = app.library.created
     assert (made.started, problem.flow) == (1, "pytorch")
     assert problem.exported.source == made.source
+    assert made.source.partition(":")[0] in problem.digests
     assert Path(problem.model).name == made.model.name
     assert problem.engine.startswith("torch:compile=yes,program=")
     assert [Path(path).name for path in problem.inputs] == ["inputs-0.npz"]

@@ -284,8 +284,9 @@ class SetupScreen(Hosted):
         )
         with open_model(typed, partial(self.app.call_from_thread, self.host.say)) as named:
             answers = {**answers, **checks.show_exported(named)}
-            problem = checks.build(answers, self._base, library.executor)
-            return library.create(problem, getattr(named, "exported", None), named.session)
+            made = getattr(named, "exported", None)
+            problem = checks.build(answers, self._base, library.executor, made)
+            return library.create(problem, named.session)
 
     def action_pick(self) -> None:
         """List what fits into the field at hand."""
