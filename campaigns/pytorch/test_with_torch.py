@@ -1,5 +1,6 @@
 """The export itself, in a Python that has torch: NARROWDOWN_TORCH_PYTHON names it."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -264,3 +265,23 @@ def test_another_program_is_not_loaded(exported: Path, tmp_path: Path) -> None:
         [tmp_path / "pytorch", "no", "asks", "answers"], check=False, capture_output=True
     )
     assert (ran.returncode, b"not the program" in ran.stderr) == (1, True)
+
+
+def test_a_session_with_a_stand_in_for_torch_tensorrt_comes_to_its_end(tmp_path: Path) -> None:
+    """A backend by that name, which is wrong on purpose: the node, and what works without it."""
+    here = ROOT / "campaigns" / "pytorch"
+    python, place = tmp_path / "python", tmp_path / "session"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={here / "stand_in"} exec {PYTHON} "$@"\n')
+    python.chmod(0o700)
+    narrowdown = Path(sys.executable).with_name("narrowdown")
+    words = ["run", f"{here / 'models.py'}:vit", "--torch-python", python, "--session", place]
+    engine = ["--engine", "torch:compile=torch_tensorrt"]
+    assert subprocess.run([narrowdown, *words, *engine], check=False).returncode == 0
+    told = subprocess.run(
+        [narrowdown, "report", place, "--format", "json"], check=True, capture_output=True
+    )
+    report = json.loads(told.stdout)
+    assert report["nodes"]
+    assert all(node.startswith("node_gelu") for node in report["nodes"])
+    assert (report["cause"], report["workaround"]["kind"]) == ("option", "option")
+    assert subprocess.run([PYTHON, place / "case" / "check.py"], check=False).returncode
