@@ -321,9 +321,12 @@ class KeptSets:
         }
 
     def list_reached(self) -> frozenset[str]:
-        """Outputs that fail on some given sample with nothing kept."""
+        """Outputs that fail on some given sample with nothing kept; where one does by more than the
+        margin, those that do."""
         rule, rows = self.oracle.criterion, self.basis.plain.results
-        return frozenset(s.name for r in rows for s in r.outputs if use_up(s, rule) > 1)
+        used = [(use_up(s, rule), s.name) for r in rows for s in r.outputs]
+        far = frozenset(name for u, name in used if u > self.margin)
+        return far or frozenset(name for u, name in used if u > 1)
 
     def measure(self, keep: NodeSet, feeds: Sequence[str]) -> Sub[Measurement]:
         """The answer on all of these, which are what is fed."""

@@ -192,7 +192,7 @@ def _tell_held_out(unseen: Unseen, *, real: bool, calibrated: bool) -> tuple[Fac
     bare = f" Without it {unseen.plain} of these {'fails' if unseen.plain == 1 else 'fail'}."
     tried = f"{unseen.ok} of {unseen.n} held-out samples pass ({which}).{bare}"
     none = "Not one of these fails without it, so they say little of it."
-    alone = "As many fail without it, so it fits its tuning samples alone: give more samples."
+    alone = "No fewer fail with it, so it fits its tuning samples alone: give more samples."
     chance = "So few fail without it that what it does for others may be chance: give more samples."
     return (
         Fact(tried, unseen.ok == unseen.n),

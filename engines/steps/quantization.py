@@ -348,7 +348,7 @@ def _json(told: Told) -> dict[str, object]:
 
 SPEC = StepSpec(
     name="quantization",
-    version=13,
+    version=14,
     summary="Rank the layers of a Q/DQ model by their effect, and find the fewest to leave in float so that every sample passes.",
     run=quantization,
     outcome=QuantizationOutcome,

@@ -366,7 +366,7 @@ def _plan(ctx: StepContext, _: int) -> int | None:
 
 SPEC = StepSpec(
     name="workaround",
-    version=25,
+    version=26,
     summary="Apply the workaround that the cause suggests, and verify it on every sample.",
     run=workaround,
     outcome=WorkaroundOutcome,

@@ -192,6 +192,22 @@ def test_what_is_wrong_elsewhere_joins_and_little_is_added() -> None:
     assert best.each
 
 
+def test_leaving_out_each_takes_as_many_builds_again_and_no_more() -> None:
+    """Kept in pairs, of which one is needed: to see that of 40 each needs more than 80 builds."""
+    told = Told(100, {"s": dict.fromkeys(range(0, 80, 2), 2.0)})
+    told.near = lambda _nodes: tuple((n, n + 1) for n in range(0, 100, 2))
+    search = hunt(told, s=TIGHT)
+    took: list[int] = []
+
+    def try_on(_keep: tuple[int, ...], _batch: int) -> Sub[Mapping[str, float]]:
+        took.append(told.spent)
+        return (yield from _give({}))
+
+    best = run(keep_fewest(search, (), try_on, 4))
+    assert took[1] <= 2 * took[0] + 1  # the set itself is asked, too
+    assert not best.each
+
+
 @pytest.mark.parametrize("batches", [2, 3, 4])
 def test_a_set_that_was_made_small_and_is_wrong_elsewhere_gives_way_to_the_one_before(
     batches: int,
