@@ -422,15 +422,21 @@ def test_what_an_input_lost_is_named_where_types_are_an_order_and_no_switch_is_a
     assert not any(json.loads(line)["off"] for log in logs for line in log.splitlines())
 
 
-def test_operators_that_are_refused_alike_are_all_named(walk: Walk, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("refuses", "named"), [(["Erf", "Tanh"], {"a", "b"}), (["Erf", "Tanh beside Neg"], {"a"})]
+)
+def test_operators_that_are_refused_alike_are_all_named(
+    walk: Walk, tmp_path: Path, refuses: list[str], named: set[str]
+) -> None:
+    """One that is named beside others and built alone is not refused as the first is."""
     body = (
         "(float[2] x) => (float[2] y) { [a] e = Erf (x) s = Sin (e) [b] t = Tanh (s) y = Neg (t) }"
     )
     head = '<ir_version: 9, opset_import: ["":17]> g '
     onnx.save(onnx.parser.parse_model(head + body), tmp_path / "m.onnx")
     words = (tmp_path / "m.onnx", "--engine", "tensorrt:precision=fp16")
-    (culprit,) = walk("11.2.1.2", *words, refuses=["Erf", "Tanh"]).reading.report().culprits
-    assert {*culprit.nodes, *culprit.also} == {"a", "b"}
+    (culprit,) = walk("11.2.1.2", *words, refuses=refuses).reading.report().culprits
+    assert {*culprit.nodes, *culprit.also} == named
 
 
 def test_layers_in_float_are_told_by_the_file_that_was_measured(walk: Walk, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ engines that run here.
 ``whole.install`` copies this file as ``tensorrt/__init__.py`` beside ``stand_in.json``: the
 version, its names, how it behaves. Weakly typed FP16 is what the emulation gives, with the layers
 in FP32 that were asked for or that ``wide`` names; strongly typed networks compute in the types of
-their file. What ``refuses`` names the parser refuses, as the real one refuses Unique. Each build is
+their file. What ``refuses`` names the parser refuses, as the real one refuses Unique
+("Sin beside Tanh": where there is one). Each build is
 a line of ``builds.jsonl`` there.
 """
 
@@ -200,7 +201,7 @@ class OnnxParser:
         model = onnx.load_model_from_string(content)
         held = {t.name: t for t in model.graph.initializer}
         for node in model.graph.node:
-            if said := _refusal(node, held):
+            if said := _refusal(node, held, model.graph.node):
                 kind, text = said
                 self._errors.append(
                     SimpleNamespace(
@@ -213,9 +214,10 @@ class OnnxParser:
         return True
 
 
-def _refusal(node, held):
+def _refusal(node, held, beside):
     """(kind, words) of the real parser's, as they are recorded in answers.json."""
-    if node.op_type in _TOLD.get("refuses", ()):
+    refused = {node.op_type, *(f"{node.op_type} beside {n.op_type}" for n in beside)}
+    if refused.intersection(_TOLD.get("refuses", ())):
         return "UNSUPPORTED_NODE", "false"
     zero = held.get(node.input[2]) if len(node.input) > 2 else None
     pairs = node.op_type in ("QuantizeLinear", "DequantizeLinear")
