@@ -118,6 +118,30 @@ def test_a_case_says_how_wrong_it_is_as_it_is_handed_on(edits: tuple[Edit, ...])
         assert ("wrong by 31.7 %" in page) == bool(edits)
 
 
+def test_the_engine_s_layers_that_hold_a_culprit_are_told() -> None:
+    case = Case(Candidate(nodes="3-4"), "real:0", nodes=("a/Div", "a/Log"))
+    found = Findings(culprits=(Culprit(case, "overflow"),))
+    built = StepFinished(
+        run=1,
+        node=NODE,
+        findings=msgspec.to_builtins(found),
+        tables={"engine_layers": "layers"},
+    )
+    rows = [
+        {"layer": "myl_1", "nodes": ["a/Sub", "a/Div"], "types": ["Half"]},
+        {"layer": "myl_2", "nodes": ["b/Div"], "types": ["Half"]},
+        {"layer": "log", "nodes": ["a/Log"], "types": ["Float"]},
+    ]
+    told = gather(
+        fold(events("confirm", built)),
+        flow("confirm"),
+        Problem(model="m.onnx"),
+        Sources(table=lambda digest: rows if digest == "layers" else []),
+    )
+    assert told.culprits[0].ran_as == ("myl_1 (2 nodes in one, Half)", "log (alone, Float)")
+    assert "2 nodes in one, Half" in to_markdown(told)
+
+
 def test_that_what_is_left_is_spread_is_told_by_the_step_that_saw_it() -> None:
     """A later look that found somebody, and a case of most of the model, are told otherwise."""
     named, spread = Findings(), Findings(spread=True)
