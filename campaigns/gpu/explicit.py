@@ -38,17 +38,22 @@ def write_case(name: str, folder: Path, modelopt: str | None) -> dict[str, Any]:
 
     from campaigns.quantization import models
     from narrowdown.engines.backends.onnxruntime.quantizer import quantize
+    from narrowdown.engines.backends.tensorrt.quantization import say_untaken
 
     at = models.write(name, folder)
     given = sorted(at.glob("calibration-*.npz"))
     floats = onnx.load(at / "float.onnx")
+    scalars = {t.name for t in floats.graph.initializer if not t.dims}
     codes = quantize(
         floats,
         [dict(np.load(file)) for file in given],
         activation_type="QInt8",
         extra_options={"ActivationSymmetric": True, "QuantizeBias": False},
-        nodes_to_exclude=[n.name for n in floats.graph.node if n.op_type == "Pad"],
+        nodes_to_exclude=[
+            n.name for n in floats.graph.node if n.op_type == "Pad" or scalars.intersection(n.input)
+        ],
     )
+    assert not say_untaken(codes)
     onnx.save(codes, at / "int8.onnx")
     session = hold_session(at, given)
     texts = read_texts((session / "case/workaround.md").read_text(encoding="utf-8"))

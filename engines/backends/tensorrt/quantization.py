@@ -80,12 +80,11 @@ def builder_flags(
 
 def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
     """What to quantize otherwise where the model has pairs of kinds that TensorRT does not take (an
-    unsigned code, a zero point that is not 0, a bias of int32 codes, the value that a Pad fills
+    unsigned code, a zero point that is not 0, a bias of int32 codes, a stored scalar, as a Pad fills
     in), as a sentence with a space in front; empty where it has none. ``quantize_static`` of ONNX
     Runtime makes all of them unless told otherwise. ``unsigned``: codes without a sign are taken,
     as by TensorRT-RTX."""
     found = _find_untaken(model, unsigned)
-    pads = found.pads
     if not any(found):
         return ""
     kinds, anew, options = list[str](), list[str](), list[str]()
@@ -97,10 +96,10 @@ def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
     if found.shifted or found.biases:
         anew.append("with signed symmetric codes and the bias left in float")
         options.append(_SYMMETRIC)
-    if pads:
-        kinds.append(f"{len(pads)} of the value that a Pad fills in")
-        anew.append(f"without {'the Pad' if len(pads) == 1 else 'the Pads'}")
-        options.append(f"nodes_to_exclude={pads}")
+    if found.scalars:
+        kinds.append(f"{found.scalars} of a stored scalar")
+        anew.append("without the nodes that read a stored scalar")
+        options.append(f"nodes_to_exclude={found.readers}")
     return (
         f" The model has pairs that TensorRT does not take: {' and '.join(kinds)}. Quantize it anew {' and '.join(anew)}; "
         f"with ONNX Runtime: quantize_static(..., {', '.join(options)})."
@@ -108,31 +107,32 @@ def say_untaken(model: onnx.ModelProto, *, unsigned: bool = False) -> str:
 
 
 class _Untaken(NamedTuple):
-    """How many pairs are shifted, how many are of a bias of int32 codes, and the Pads whose value
-    is quantized."""
+    """How many pairs are shifted, how many are of a bias of int32 codes and of a stored scalar, and
+    the names of the nodes that read such scalars."""
 
     shifted: int
     biases: int
-    pads: list[str]
+    scalars: int
+    readers: list[str]
 
 
 def _find_untaken(model: onnx.ModelProto, unsigned: bool) -> _Untaken:
     weights = {t.name: t for t in model.graph.initializer}
     shifted = biases = 0
-    stored = set()  # what is dequantized from stored codes
+    scalars = set()  # what is dequantized from a stored code without dimensions
     for node in model.graph.node:
         if not (is_quantize(node) or is_dequantize(node)):
             continue
         codes = weights.get(node.input[0])
         biases += codes is not None and codes.data_type == TensorProto.INT32
-        if codes is not None and is_dequantize(node):
-            stored.add(node.output[0])
+        if codes is not None and not codes.dims and is_dequantize(node):
+            scalars.add(node.output[0])
         zero = weights.get(node.input[2]) if len(node.input) > 2 else None
         if zero is not None and not is_external(zero):
             without_sign = zero.data_type == TensorProto.UINT8 and not unsigned
             shifted += without_sign or bool(numpy_helper.to_array(zero).astype(int).any())
-    pads = (n for n in model.graph.node if n.op_type == "Pad" and len(n.input) > 2)
-    return _Untaken(shifted, biases, [n.name for n in pads if n.input[2] in stored])
+    readers = [n.name for n in model.graph.node if scalars.intersection(n.input)]
+    return _Untaken(shifted, biases, len(scalars), readers)
 
 
 def hint_at_types(model: onnx.ModelProto, settings: Settings, strong: bool) -> str:

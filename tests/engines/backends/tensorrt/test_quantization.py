@@ -15,9 +15,8 @@ from narrowdown.engines.backends import make
 from narrowdown.engines.backends.base import BuildRequest, EngineFault
 from narrowdown.engines.backends.tensorrt import configure, quantization
 from narrowdown.engines.backends.tensorrt.settings import Settings
-from narrowdown.engines.demos.scaled_apart import quantize, scale_apart
+from narrowdown.engines.demos.scaled_apart import quantize
 from narrowdown.engines.installed import importable
-from narrowdown.wizard.demo import MODELS
 
 INT8, UINT8, FP8, E5M2 = (
     TensorProto.INT8,
@@ -216,47 +215,50 @@ def test_the_reference_computes_fp8_as_ml_dtypes_does() -> None:
     np.testing.assert_array_equal(got["t1"], codes.astype(np.float32) * np.float32(0.5))
 
 
-def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do(
-    tmp_path: Path,
-) -> None:
-    """Real models of the real quantizer: as it makes them, and as the sentence says to make
-    them."""
-    from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+def test_what_onnx_runtime_s_quantizer_makes_by_default_is_told_with_what_to_do() -> None:
+    """Real models of the real quantizer: as it makes them, and as each sentence says to make them.
+    TensorRT 10.6 refused the scalar of a Pad, and the factors of a decoder's normalizations."""
+    from onnxruntime.quantization import QuantType
 
     rng = np.random.default_rng(0)
     weights = {"w": rng.standard_normal((4, 3, 3, 3)), "b": rng.standard_normal(4)}
-    graph = helper.make_graph(
-        [
-            helper.make_node("Conv", ["x", "w", "b"], ["c"], pads=[1, 1, 1, 1]),
-            helper.make_node("Relu", ["c"], ["y"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])],
-        [helper.make_tensor_value_info("y", 1, [1, 4, 8, 8])],
-        [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()],
+    weights |= {"half": np.array(0.5), "zero": np.array(0.0)}
+    held_values = [numpy_helper.from_array(v.astype(np.float32), k) for k, v in weights.items()]
+    pads = np.array([0, 0, 1, 1, 0, 0, 1, 1])
+    nodes = [
+        helper.make_node("Conv", ["x", "w", "b"], ["c"], "conv", pads=[1, 1, 1, 1]),
+        helper.make_node("Mul", ["c", "half"], ["m"], "scaled"),
+        helper.make_node("Pad", ["m", "pads", "zero"], ["p"], "padded"),
+        helper.make_node("MaxPool", ["p"], ["y"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
+    ]
+    ends = [
+        helper.make_tensor_value_info(name, 1, [1, n, size, size])
+        for name, n, size in (("x", 3, 8), ("y", 4, 5))
+    ]
+    held_values.append(numpy_helper.from_array(pads, "pads"))
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], held_values)
+    floats = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    feeds = {"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)}
+    symmetric = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
+    left = ["scaled", "padded"]
+    more: dict[str, Any] = {"activation_type": QuantType.QInt8, "extra_options": symmetric}
+    first = quantization.say_untaken(quantize(floats, feeds))
+    assert "zero point" in first
+    assert "1 of a bias in int32 and 2 of a stored scalar." in first
+    assert f"QuantType.QInt8, extra_options={symmetric}, nodes_to_exclude={left})" in first
+    scalars = quantize(floats, feeds, **more)
+    spared = quantize(floats, feeds, nodes_to_exclude=left, **more)
+    assert quantization.say_untaken(scalars) == (
+        " The model has pairs that TensorRT does not take: 2 of a stored scalar. Quantize it anew without the nodes that read a "
+        f"stored scalar; with ONNX Runtime: quantize_static(..., nodes_to_exclude={left})."
     )
-    path = tmp_path / "m.onnx"
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path
-    )
-
-    class Reader(CalibrationDataReader):
-        def __init__(self) -> None:
-            self._feeds = iter([{"x": rng.standard_normal((1, 3, 8, 8)).astype(np.float32)}] * 2)
-
-        def get_next(self) -> dict[str, Any] | None:
-            return next(self._feeds, None)
-
-    quantize_static(path, tmp_path / "q.onnx", Reader())
-    said = quantization.say_untaken(onnx.load(tmp_path / "q.onnx"))
-    assert "unsigned codes or a zero point other than 0" in said or "zero point" in said
-    assert "1 of a bias in int32" in said
-    assert "'ActivationSymmetric': True" in said
-    options = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
-    quantize_static(
-        path, tmp_path / "s.onnx", Reader(), activation_type=QuantType.QInt8, extra_options=options
-    )
-    assert quantization.say_untaken(onnx.load(tmp_path / "s.onnx")) == ""
+    assert quantization.say_untaken(spared) == ""
+    if importable("tensorrt_rtx"):
+        engine = make("tensorrt_rtx:precision=model")
+        shapes = {name: array.shape for name, array in feeds.items()}
+        with pytest.raises(EngineFault, match="nodes_to_exclude"):
+            engine.build(BuildRequest(scalars, "", feed_shapes=shapes))
+        assert engine.build(BuildRequest(spared, "", feed_shapes=shapes)).facts["bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -301,35 +303,3 @@ def test_unsigned_codes_are_taken_by_tensorrt_rtx_alone(
             return
         with pytest.raises(EngineFault, match="zero point other than 0"):
             engine.build(request)
-
-
-def test_the_quantized_value_that_a_pad_fills_in_is_told_with_the_other_kinds_and_alone() -> None:
-    """The INT8 demo, quantized as the sentence for its unsigned codes says: TensorRT 10.6 refused
-    it for its Pad all the same."""
-    subject = scale_apart(onnx.load(MODELS / "shapes_cnn.onnx"))
-    feeds = dict(np.load(MODELS / "shapes_cnn_in.npz"))
-    from onnxruntime.quantization import QuantType
-
-    symmetric = {"ActivationSymmetric": True, "WeightSymmetric": True, "QuantizeBias": False}
-    more: dict[str, Any] = {"activation_type": QuantType.QInt8, "extra_options": symmetric}
-    first = quantization.say_untaken(quantize(subject, feeds))
-    assert "of a bias in int32 and 1 of the value that a Pad fills in." in first
-    assert (
-        f"quantize_static(..., activation_type=QuantType.QInt8, extra_options={symmetric}, nodes_to_exclude=['/pad/Pad'])"
-        in first
-    )
-    padded, spared = (
-        quantize(subject, feeds, **more),
-        quantize(subject, feeds, nodes_to_exclude=["/pad/Pad"], **more),
-    )
-    assert quantization.say_untaken(padded) == (
-        " The model has pairs that TensorRT does not take: 1 of the value that a Pad fills in. Quantize it anew without the Pad; "
-        "with ONNX Runtime: quantize_static(..., nodes_to_exclude=['/pad/Pad'])."
-    )
-    assert quantization.say_untaken(spared) == ""
-    if importable("tensorrt_rtx"):
-        engine = make("tensorrt_rtx:precision=model")
-        shapes = {name: array.shape for name, array in feeds.items()}
-        with pytest.raises(EngineFault, match="nodes_to_exclude"):
-            engine.build(BuildRequest(padded, "", feed_shapes=shapes))
-        assert engine.build(BuildRequest(spared, "", feed_shapes=shapes)).facts["bytes"] > 0
