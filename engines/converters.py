@@ -3,6 +3,7 @@ whatever runs it then. Text only."""
 
 import re
 import shlex
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from narrowdown.engines.declaration import Cure, Program, Recipe
@@ -17,8 +18,13 @@ def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
     where one of the kept ones has none."""
     if precision not in _TYPES or not cure.keep or cure.nameless:
         return []
+    files = {"onnx_path": _MODEL, "output_path": _MADE, "low_precision_type": precision}
     return [
-        _autocast(precision, cure.keep),
+        Recipe(
+            "NVIDIA ModelOpt AutoCast, which keeps more in FP32 where it sees need",
+            "sh",
+            _write_modelopt("autocast", files, cure.keep),
+        ),
         *([_onnxconverter(cure.keep)] if precision == "fp16" else []),
     ]
 
@@ -97,22 +103,35 @@ quantize_static(
     "{_FLOAT}", "{_MODEL}", Reader(), {cure.quantized}, nodes_to_exclude=exclude
 )"""
     start = text.index("exclude =")
-    return [
-        Recipe("onnxruntime.quantization", "python", text, text[start:].rpartition("\nquant")[0]),
-        _modelopt(left),
-        _nncf(left),
-    ]
+    recipe = Recipe(
+        "onnxruntime.quantization", "python", text, text[start:].rpartition("\nquant")[0]
+    )
+    # A tool is told where it makes such codes.
+    codes = set(re.findall(r"QuantType\.QU?(\w+)", cure.quantized))
+    if codes == {"Int8"}:
+        return [recipe, _modelopt(cure, left, "int8"), _nncf(left)]
+    return [recipe, *([_modelopt(cure, left, "fp8")] if codes == {"FLOAT8E4M3FN"} else [])]
 
 
-def _modelopt(keep: tuple[str, ...]) -> Recipe:
-    words = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path", _FLOAT]
-    words += ["--calibration_data_path", _DATA, "--output_path", _MODEL, "--nodes_to_exclude"]
-    # It matches each word as a regular expression from the start of a name on.
-    words += [f"^{re.escape(name)}$" for name in keep]
+def _modelopt(cure: Cure, keep: tuple[str, ...], codes: str) -> Recipe:
+    options = {
+        "onnx_path": _FLOAT, "calibration_data_path": _DATA, "output_path": _MODEL, "quantize_mode": codes,
+        # Left to itself it converts what stays in float to FP16, which nobody measured.
+        "high_precision_dtype": cure.floats.replace("bfloat", "bf").replace("float", "fp"),
+    }  # fmt: skip
     return Recipe(
         "NVIDIA ModelOpt, for TensorRT; it calibrates otherwise, so measure again",
         "sh",
-        shlex.join(words),
+        _write_modelopt("quantization", options, keep),
+    )
+
+
+def _write_modelopt(program: str, options: Mapping[str, str], keep: tuple[str, ...]) -> str:
+    told = [word for name, value in options.items() for word in (f"--{name}", value)]
+    # It matches each word as a regular expression from the start of a name on.
+    patterns = [f"^{re.escape(name)}$" for name in keep]
+    return shlex.join(
+        ["python", "-m", f"modelopt.onnx.{program}", *told, "--nodes_to_exclude", *patterns]
     )
 
 
@@ -133,26 +152,6 @@ onnx.save(model, "{_MODEL}")"""
         "python",
         text,
         text[start:end],
-    )
-
-
-def _autocast(precision: str, keep: tuple[str, ...]) -> Recipe:
-    # It matches each word as a regular expression from the start of a name on.
-    patterns = [f"^{re.escape(name)}$" for name in keep]
-    words = [
-        "python",
-        "-m",
-        "modelopt.onnx.autocast",
-        "--onnx_path",
-        _MODEL,
-        "--output_path",
-        _MADE,
-    ]
-    words += ["--low_precision_type", precision, "--nodes_to_exclude", *patterns]
-    return Recipe(
-        "NVIDIA ModelOpt AutoCast, which keeps more in FP32 where it sees need",
-        "sh",
-        shlex.join(words),
     )
 
 

@@ -114,8 +114,9 @@ class Cure(msgspec.Struct, frozen=True):
     float, so their pairs are gone from the file: no precision of a layer by its name does that.
     ``quantized``: how that model was quantized, as arguments of
     ``onnxruntime.quantization.quantize_static``, where that is known; ``left_out``: what was left
-    in float before. ``program``: where these nodes
-    stand in PyTorch, if they all stand in modules below the outermost one."""
+    in float before; ``floats``: the type of the first of ``keep``, by numpy's
+    name. ``program``: where these nodes stand in PyTorch, if they all stand in modules below the
+    outermost one."""
 
     keep: tuple[str, ...] = ()
     nameless: int = 0
@@ -126,6 +127,7 @@ class Cure(msgspec.Struct, frozen=True):
     in_float: bool = False
     quantized: str = ""
     left_out: tuple[str, ...] = ()
+    floats: str = "float32"
     program: Program | None = None
 
 

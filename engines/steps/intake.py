@@ -25,16 +25,9 @@ DOES_NOT_RUN = (*REFUSALS, "error", "reference-failed")
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
-def no_model(taken: Measurement) -> StepRefused:
-    """The answer to an Import that is not ``ok``."""
-    return StepRefused(
-        taken.message, code=Refused.BAD_INPUT if taken.status == "refused" else Refused.MISSING
-    )
-
-
-def no_inputs(made: Measurement, sources: Iterable[str]) -> StepRefused:
-    """The answer to a LoadInputs that is not ``ok``. What takes its worker down, or does not end,
-    is the user's script where there is one."""
+def make_refusal(made: Measurement, sources: Iterable[str] = ()) -> StepRefused:
+    """The answer to an Import or a LoadInputs that is not ``ok``. What takes its worker down, or does
+    not end, is the user's script where there is one."""
     scripts = [PurePath(found[-1]).name for found in map(scripts_of, sources) if found]
     if made.status == "refused":
         return StepRefused(made.message, code=Refused.BAD_INPUT)

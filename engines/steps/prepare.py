@@ -53,7 +53,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             Import(path=problem.model, digest=problem.digests.get(problem.model, ""))
         )
         if taken.status != "ok":
-            raise intake.no_model(taken)
+            raise intake.make_refusal(taken)
         if not postprocess_script(problem.postprocess):  # which may rename them
             intake.refuse_unknown_outputs(problem, taken.facts.get("outputs", ()))
         findings = msgspec.structs.replace(
@@ -71,7 +71,7 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         yield Note("reading the inputs")
         made = yield from asked(_inputs(ctx, findings))
         if made.status != "ok":
-            raise intake.no_inputs(made, problem.inputs)
+            raise intake.make_refusal(made, problem.inputs)
         # A journal of an earlier version says whether it is quantized, and not to what or whether
         # in its weights alone.
         codes = str(made.facts.get("codes") or ("int8" if made.facts.get("quantized") else ""))

@@ -402,6 +402,11 @@ def test_a_quantizer_leaves_out_what_is_pasted(tmp_path: Path) -> None:
     assert list_quantized_convolutions(tmp_path / "model.onnx").isdisjoint(names)
     assert len(list_quantized_convolutions(tmp_path / "model.onnx")) == 14
     words = shlex.split(told[next(t for t in told if "ModelOpt" in t)].text)
+    assert {"int8", "fp32"} < set(words)
+    eight = settings.replace("QUInt8", "QFLOAT8E4M3FN").replace("QInt8", "QFLOAT8E4M3FN")
+    fp8 = recipes("onnxruntime", Cure(names, quantized=eight, floats="bfloat16"))
+    assert "--quantize_mode fp8 --high_precision_dtype bf16" in list(fp8.values())[1].text
+    assert not [tool for tool in fp8 if "NNCF" in tool], "it makes INT8 alone"
     patterns = words[words.index("--nodes_to_exclude") + 1 :]
     assert [[n for n in (*names, "other") if re.match(p, n)] for p in patterns] == [
         [n] for n in names

@@ -404,9 +404,10 @@ def _cure(
     in_float = bool(kept) and kept <= layers
     quantized = say_settings(find_settings(index)) if index and in_float else ""
     left = list_left_out(index) if index and quantized else ()
+    floats = index.tensors[index.nodes[min(kept)].outputs[0]].dtype if index and kept else ""
     # What is built with layers in float has no other setting that holds them.
     held = FILE if w.in_model or w.in_file or (in_float and file) else ""
-    return Cure(names, nameless, failing, held, outputs, plain, in_float, quantized, left)
+    return Cure(names, nameless, failing, held, outputs, plain, in_float, quantized, left, floats)
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:

@@ -142,14 +142,9 @@ def hint_at_types(model: onnx.ModelProto, settings: Settings, strong: bool) -> s
     if found <= {settings.precision}:
         return ""
     kinds = " and ".join(_SAID[kind] for kind in sorted(found))
-    if len(found) > 1:
-        return (
-            f" The model has Q/DQ nodes of {kinds}: a weakly typed build is for one of them; try a strongly typed one, "
-            "precision=model."
-        )
     return (
-        f" The model has Q/DQ nodes of {kinds}: a weakly typed build needs precision={min(found)} for them, a strongly typed one "
-        "precision=model."
+        f" The model has Q/DQ nodes of {kinds}: a weakly typed build takes one such type, with precision={min(found)}; a "
+        "strongly typed one takes all, with precision=model."
     )
 
 

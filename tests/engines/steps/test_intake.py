@@ -19,6 +19,7 @@ TIMEOUT = Measurement(
     [
         ("refused", ("/a/b.npz",), 2, "No."),
         ("error", ("/a/b.npz",), 4, "No."),
+        ("out-of-memory", (), 4, "No."),
         ("timeout", ("/a/b.npz",), 4, "No."),
         (
             "timeout",
@@ -35,15 +36,12 @@ TIMEOUT = Measurement(
         ),
     ],
 )
-def test_inputs(status: str, sources: tuple[str, ...], code: int, said: str) -> None:
-    refusal = intake.no_inputs(Measurement(status=status, message="No."), sources)  # type: ignore[arg-type]
+def test_a_model_or_inputs_that_cannot_be_read(
+    status: str, sources: tuple[str, ...], code: int, said: str
+) -> None:
+    refusal = intake.make_refusal(Measurement(status=status, message="No."), sources)  # type: ignore[arg-type]
     assert refusal.code == code
     assert str(refusal).startswith(said)
-
-
-@pytest.mark.parametrize(("status", "code"), [("refused", 2), ("out-of-memory", 4), ("error", 4)])
-def test_a_model(status: str, code: int) -> None:
-    assert intake.no_model(Measurement(status=status, message="No.")).code == code  # type: ignore[arg-type]
 
 
 def test_bounds_on_outputs_that_are_not_there() -> None:

@@ -132,14 +132,14 @@ def test_a_failed_build_tells_of_pairs_that_nobody_asked_for() -> None:
     hint = quantization.hint_at_types(model(INT8), Settings(precision="fp16"), strong=False)
     fault = configure.make_fault(found, hint)
     assert str(fault).endswith(
-        "not configured in the builder. The model has Q/DQ nodes of INT8: a weakly typed build needs precision=int8 for them, "
-        "a strongly typed one precision=model."
+        "not configured in the builder. The model has Q/DQ nodes of INT8: a weakly typed build takes one such type, with "
+        "precision=int8; a strongly typed one takes all, with precision=model."
     )
     for precision in ("fp16", "int8", "fp8"):
         both = quantization.hint_at_types(
             model(FP8, INT8), Settings(precision=precision), strong=False
         )
-        assert "Q/DQ nodes of FP8 and INT8: a weakly typed build is for one of them" in both
+        assert "Q/DQ nodes of FP8 and INT8: a weakly typed build takes one such type" in both
     assert quantization.hint_at_types(model(INT8), Settings(precision="int8"), strong=False) == ""
     assert quantization.hint_at_types(model(INT8), Settings(precision="fp16"), strong=True) == ""
     assert quantization.hint_at_types(model(), Settings(precision="fp16"), strong=False) == ""
