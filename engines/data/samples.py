@@ -11,6 +11,7 @@ import math
 import os
 import secrets
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -258,7 +259,7 @@ class _Loading:
             self.loop if self.loop.inputs else None,
             self.probe.reference,
         )
-        codes = find_codes(self.model)
+        codes, half = find_codes(self.model), self._find_half_types()
         # Of what a loop makes by itself nothing was guessed.
         made = tuple(f"'{n}'" for n in (*self.carried, *self._followers))
         return {
@@ -269,7 +270,8 @@ class _Loading:
             "warnings": list(self.warnings),
             "codes": codes.held,
             "rounded": codes.rounded,
-            "half": self._find_half_type(),
+            "half": half[0],
+            "mostly_half": half[1],
             "large": self.large,
             "suggested": self._suggest_loop(),
         }
@@ -299,10 +301,12 @@ class _Loading:
             n: o for n, o in pairs.items() if 0 in sequences.first_shape(self.dims[n] or (), {})
         }
 
-    def _find_half_type(self) -> str:
-        """``fp16`` or ``bf16`` where nodes of the model give such tensors."""
-        made = {t.dtype for t in self.index.tensors if t.kind == "node"}
-        return "fp16" if "float16" in made else "bf16" if "bfloat16" in made else ""
+    def _find_half_types(self) -> tuple[str, str]:
+        """``fp16`` or ``bf16`` where nodes of the model give such tensors, and where most do that give
+        floats."""
+        made = Counter(t.dtype for t in self.index.tensors if t.kind == "node")
+        half = "fp16" if made["float16"] else "bf16" if made["bfloat16"] else ""
+        return half, half * (made["float16"] + made["bfloat16"] > made["float32"])
 
     def _load_feeds(self, folder: Path) -> list[_Feed]:
         feeds: list[_Feed] = []

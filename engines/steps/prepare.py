@@ -14,6 +14,7 @@ from narrowdown.engines.asking.failure_rate import Runs, run_again
 from narrowdown.engines.asking.whole_model import WholeModel, probe_whole
 from narrowdown.engines.compare.judge import (
     REFUSALS,
+    TOLERANCE_BY_PRECISION,
     Verdict,
     choose_result,
     judge_check,
@@ -76,15 +77,19 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
         # in its weights alone.
         codes = str(made.facts.get("codes") or ("int8" if made.facts.get("quantized") else ""))
         half = str(made.facts.get("half", ""))
+        own = max(
+            (str(made.facts.get("mostly_half") or precision), precision),
+            key=lambda each: TOLERANCE_BY_PRECISION.get(each, 0.0),
+        )
         if unquantized(ctx.reference):
             # Against the model before it was converted, what halves cost is no failure.
             precision = codes or half or precision
         elif recorded(ctx.reference):
-            precision = codes or precision
+            precision = codes or own
         else:
-            # An engine that is held against the same codes may be off by what is rounded while it
-            # runs; of weights nothing is.
-            precision = str(made.facts.get("rounded", codes)) or precision
+            # An engine that is held against the same codes, or halves, may be off by what is rounded
+            # while it runs; of weights nothing is.
+            precision = str(made.facts.get("rounded", codes)) or own
         said = (
             *_say_guesses(made),
             *made.facts.get("warnings", ()),

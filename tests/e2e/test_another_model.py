@@ -94,6 +94,21 @@ def test_a_widened_model_has_no_half_in_it() -> None:
     assert model.graph.initializer[0].data_type == HALF, "the model itself is not changed"
 
 
+@pytest.mark.parametrize(("casts", "tolerance"), [(0, 0.0001), (1, 0.0001), (9, 0.01)])
+def test_a_model_mostly_in_halves_is_held_to_what_these_may_cost(
+    narrowdown: Narrowdown, tmp_path: Path, casts: int, tolerance: float
+) -> None:
+    """By an engine that computes in FP32 as well; one with a cast to halves is held to FP32."""
+    model = converted(original()) if casts == 9 else original()
+    if casts == 1:
+        model.graph.node[-1].output[0] = "y32"
+        model.graph.node.append(node("Cast", ["y32"], ["half"], to=HALF))
+        model.graph.node.append(node("Cast", ["half"], ["y"], to=FLOAT))
+    onnx.save(model, tmp_path / "model.onnx")
+    ran = narrowdown("step", "compare", tmp_path / "model.onnx", "--json")
+    assert json.loads(ran.out)["tolerance"] == tolerance
+
+
 @pytest.mark.slow
 def test_the_page_does_what_it_says(narrowdown: Narrowdown, tmp_path: Path) -> None:
     onnx.save(original(), str(tmp_path / "float.onnx"))
