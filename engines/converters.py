@@ -8,7 +8,7 @@ from pathlib import PurePath
 
 from narrowdown.engines.declaration import Cure, Program, Recipe
 
-_TYPES = ("fp16", "bf16")
+TYPES = {"fp16": "float16", "bf16": "bfloat16"}  # what casts in a file can say
 _MODEL, _MADE, INSIDE = "model.onnx", "converted.onnx", "float32-inside.onnx"
 
 
@@ -16,7 +16,7 @@ def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
     """For nodes that stay in FP32 while the rest is converted; none for any other workaround. Both
     tools go by names: a node that has none cannot be told to them, so there is nothing to paste
     where one of the kept ones has none."""
-    if precision not in _TYPES or not cure.keep or cure.nameless:
+    if precision not in TYPES or not cure.keep or cure.nameless:
         return []
     files = {"onnx_path": _MODEL, "output_path": _MADE, "low_precision_type": precision}
     return [
@@ -32,18 +32,22 @@ def conversion_recipes(precision: str, cure: Cure) -> list[Recipe]:
 def module_recipes(precision: str, program: Program | None) -> list[Recipe]:
     """For nodes that stay in FP32 while the PyTorch module is converted: it is exported again, and no
     file of the user's is edited. None where its function cannot be imported by these names."""
-    if precision not in _TYPES or program is None:
+    if precision not in TYPES or program is None:
         return []
     place, _, function = program.source.rpartition(":")
     name = PurePath(place).name.removesuffix(".py")
-    if not all(map(str.isidentifier, [*name.split("."), *function.split(".")])):
+    brought = f"\nfrom {name} import {function.partition('.')[0]}\n"
+    found = f"{function} if isinstance({function}, (torch.nn.Module, tuple)) else {function}()"
+    if program.source.endswith(".pt2"):
+        brought, found = "", f"torch.export.unflatten(torch.export.load({program.source!a}))"
+    elif not all(map(str.isidentifier, [*name.split("."), *function.split(".")])):
         return []
-    low = "float16" if precision == "fp16" else "bfloat16"
+    call = (
+        _write_call(program.example) or "((), inputs) if isinstance(inputs, dict) else (inputs, {})"
+    )
     text = f"""import torch
 from torch.utils._pytree import tree_map_only
-
-from {name} import {function.partition(".")[0]}
-
+{brought}
 
 def compute_in(dtype, module, around):
     def cast(values, to):
@@ -54,16 +58,19 @@ def compute_in(dtype, module, around):
     module.register_forward_hook(lambda _, args, given: cast(given, around))
 
 
-model, inputs, *options = {function}()  # the module, its example inputs, options of the export
-args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {{}})
-compute_in(torch.{low}, model.eval(), around=torch.float32)
+found = {found}
+# The module; it may stand in front of example inputs and options of the export.
+model, inputs, *options = found if isinstance(found, tuple) else (found, None)
+args, kwargs = {call}
+compute_in(torch.{TYPES[precision]}, model.eval(), around=torch.float32)
 for path in {write_list(program.modules)}:
-    compute_in(torch.float32, model.get_submodule(path), around=torch.{low})
+    compute_in(torch.float32, model.get_submodule(path), around=torch.{TYPES[precision]})
 program = torch.onnx.export(model, args, kwargs=kwargs, dynamo=True, **dict(*options))
-for node in program.model.graph:
+graph = program.model.graph
+for node in graph:
     for value in node.outputs:
         value.name += "_inside"  # the names of the outputs are free then
-for value, name in zip(program.model.graph.outputs, {write_list(program.outputs)}):
+for value, name in zip((*graph.inputs, *graph.outputs), {write_list(program.ends)}):
     value.name = name
 program.save("{INSIDE}")"""
     check = f"narrowdown step compare {INSIDE} --engine emulate:precision=typed --reference onnxruntime:model={_MODEL}"
@@ -72,6 +79,18 @@ program.save("{INSIDE}")"""
         Recipe("PyTorch, which exports again", "python", text, text[start:end]),
         Recipe("a check of that export: it obeys the types of the file", "sh", check),
     ]
+
+
+def _write_call(example: Mapping[str, tuple[str, tuple[int, ...]]]) -> str:
+    """Arguments as Python reads them, by place and by name, each of zeros; "" where none are known.
+    An export takes nothing of them but types and shapes."""
+    zeros = {
+        name: f"torch.zeros({list(shape)}, dtype=torch.{kind})"
+        for name, (kind, shape) in example.items()
+    }
+    placed = "".join(f"{zeros[name]}, " for name in zeros if name.isdigit())
+    named = ", ".join(f"{name!a}: {zeros[name]}" for name in zeros if not name.isdigit())
+    return f"({placed}), {{{named}}}" if zeros else ""
 
 
 _FLOAT, _DATA, _EACH = "float.onnx", "calibration.npz", "calibration*.npz"

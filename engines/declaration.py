@@ -94,13 +94,14 @@ class CaseCommand(msgspec.Struct, frozen=True):
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The PyTorch program that a model was exported from, as the user named it. ``modules``: paths of
-    the modules in it that hold all nodes that stay in FP32, none inside of another; ``outputs``: the
-    names of what the model gives."""
+    """The PyTorch program that a model was exported from, as the user named it. ``example``: as
+    ``Exported`` has it; ``modules``: paths of the modules in it that hold all nodes that stay in
+    FP32, none inside of another; ``ends``: the names of what the model takes, and of what it gives."""
 
     source: str
+    example: dict[str, tuple[str, tuple[int, ...]]]
     modules: tuple[str, ...]
-    outputs: tuple[str, ...]
+    ends: tuple[str, ...]
 
 
 class Cure(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """The PROBLEM: everything that decides what is being asked, as the user gave it. Part of
 ``session.json``."""
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -25,6 +25,8 @@ class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a model came out of PyTorch (``engines.exporting``). ``source``: what the user named;
+    ``example``: type and shape of each argument of the export, by its name or place; none where that
+    gives them as they are;
     ``recorded``: the spec of what eager PyTorch gave, inner values of the first sample among it;
     ``program``: an engine spec that names its Python and its script, which may export it again.
     ``torch``: its version; ``module``: the class. ``training``: it came in train mode, and was put
@@ -35,6 +37,8 @@ class Exported(msgspec.Struct, frozen=True, omit_defaults=True):
 
     source: str
     recorded: str
+    # The name of a type is printed as code.
+    example: dict[str, tuple[Annotated[str, msgspec.Meta(pattern=r"^\w+\Z")], tuple[int, ...]]] = {}
     program: str = ""
     torch: str = ""
     module: str = ""

@@ -83,8 +83,6 @@ def _export(
     try:
         found = launch.run_export(python, request, folder)
     except launch.ExportFault as problem:
-        for line in problem.printed:
-            tell(f"  {line}")
         raise BadUsage(f"The PyTorch module could not be exported: {problem}") from None
     tell(
         f"exported {found.module} with PyTorch {found.torch}; "

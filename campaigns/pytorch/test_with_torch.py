@@ -267,6 +267,66 @@ def test_another_program_is_not_loaded(exported: Path, tmp_path: Path) -> None:
     assert (ran.returncode, b"not the program" in ran.stderr) == (1, True)
 
 
+FAILS = """
+import torch
+from torch import nn
+
+
+class Softplus(nn.Module):
+    def forward(self, x):
+        return torch.log(1 + torch.exp(x * 6)) / 6
+
+
+class Net(nn.Module):
+    def __init__(self, inside=True):
+        super().__init__()
+        torch.manual_seed(7)
+        self.a, self.b = nn.Linear(32, 32), nn.Linear(32, 8)
+        self.act = Softplus() if inside else Softplus().forward
+
+    def forward(self, x):
+        return self.b(self.act(self.a(x * 8)))
+
+
+def outer():
+    return Net(inside=False), (torch.randn(4, 32),)
+
+
+MADE = Net()
+torch.manual_seed(1)
+if __name__ == "__main__":
+    import numpy as np
+
+    x = torch.randn(4, 32)
+    np.savez("x.npz", x=x.numpy())
+    torch.export.save(torch.export.export(Net().eval(), (x,)), "program.pt2")
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "inputs", "said"),
+    [
+        ("fails.py:Net", ("--inputs", "x.npz"), "exported again: right on"),
+        ("fails.py:MADE", ("--inputs", "x.npz"), "exported again: right on"),
+        ("program.pt2", (), "exported again: right on"),
+        ("fails.py:outer", (), "below the outermost one"),
+    ],
+)
+def test_the_change_is_tried_however_the_module_was_named(
+    tmp_path: Path, source: str, inputs: tuple[str, ...], said: str
+) -> None:
+    (tmp_path / "fails.py").write_text(FAILS)
+    subprocess.run([PYTHON, "fails.py"], cwd=tmp_path, check=True)
+    narrowdown = Path(sys.executable).with_name("narrowdown")
+    words = ["run", source, *inputs, "--torch-python", PYTHON, "--session", "session"]
+    engine = ["--engine", "emulate:precision=fp16"]
+    ran = subprocess.run(
+        [narrowdown, *words, *engine], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert said in " ".join(ran.stdout.split())
+
+
 def test_a_session_with_a_stand_in_for_torch_tensorrt_comes_to_its_end(tmp_path: Path) -> None:
     """A backend by that name, which is wrong on purpose: the node, and what works without it."""
     here = ROOT / "campaigns" / "pytorch"

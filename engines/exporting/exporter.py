@@ -117,10 +117,6 @@ def open_module(found: Any) -> tuple[Any, Any, dict[str, Any]]:
     if isinstance(found, torch.export.ExportedProgram):
         return found.module(), found.example_inputs, {}
     if inspect.isclass(found) or not isinstance(found, torch.nn.Module | tuple):
-        if not callable(found):
-            raise Fault(
-                f"A {type(found).__name__} was named; name a module or a function that gives one."
-            )
         found = found()
     given, options = None, dict[str, Any]()
     if isinstance(found, tuple) and len(found) in (2, 3):
@@ -310,8 +306,10 @@ def following(
         outputs.setdefault(path, []).append(kept)
 
     for path, part in module.named_modules():  # one that stands in several places once
-        handles.append(part.register_forward_pre_hook(functools.partial(enter, path)))
-        handles.append(part.register_forward_hook(functools.partial(leave, path)))
+        handles += [
+            part.register_forward_pre_hook(functools.partial(enter, path)),
+            part.register_forward_hook(functools.partial(leave, path)),
+        ]
     try:
         yield
     finally:
@@ -441,8 +439,12 @@ def find_attributes(model: Any, nodes: Mapping[str, Call]) -> dict[str, list[dic
             else:
                 same = value == given or op.endswith("oftmax")
             if not same:
-                said = f"{op}: {attribute} is {value!r} in the ONNX model and {argument} is {given!r} in PyTorch"
-                found.setdefault(call.scope, []).append({"line": "", "said": said})
+                found.setdefault(call.scope, []).append(
+                    {
+                        "line": "",
+                        "said": f"{op}: {attribute} is {value!r} in the ONNX model and {argument} is {given!r} in PyTorch",
+                    }
+                )
     return found
 
 
@@ -533,25 +535,27 @@ def export(request: Mapping[str, Any]) -> dict[str, Any]:
     steady = len(again) == len(golden[0]) and all(
         torch.equal(a, b) for a, b in zip(again, golden[0], strict=True)
     )
+    fed = {**{str(place): value for place, value in enumerate(args)}, **kwargs}
+    own = not request.get("inputs") and (args is given or isinstance(given, dict))
     said = {
         "torch": torch.__version__,
         "module": type(module).__name__,
         "training": was_training,
         "steady": steady,
         "samples": len(samples),
+        "example": {} if own else {n: (str(t.dtype)[6:], list(t.shape)) for n, t in fed.items()},
         "precision": next((p for name, p in PRECISIONS.items() if name in first.types), "fp32"),
     }
-    try:
-        import onnxscript  # noqa: F401
-    except ImportError:
-        raise Fault("torch.onnx needs onnxscript: pip install onnxscript.") from None
     with contextlib.redirect_stdout(sys.stderr):
         program = torch.onnx.export(
             module, args, dynamo=True, verbose=False, **{"kwargs": kwargs, **options}
         )
     model = program.model
-    weights = (value.const_value for value in model.graph.initializers.values())
-    size = sum(weight.nbytes for weight in weights if weight is not None)
+    size = sum(
+        weight.const_value.nbytes
+        for weight in model.graph.initializers.values()
+        if weight.const_value is not None
+    )
     program.save(str(out / f"{name}.onnx"), external_data=size > 1 << 30)
     if request["program"]:
         torch.export.save(program.exported_program, out / "program.pt2")
@@ -663,7 +667,6 @@ def blame(error: BaseException, source: str) -> str:
 
 def main(path: str) -> int:
     request = json.loads(Path(path).read_text(encoding="utf-8"))
-    result: dict[str, Any]
     try:
         warnings.simplefilter("ignore")
         result = export(request)

@@ -38,16 +38,10 @@ _HAS = f"import importlib.util as u,sys;sys.exit(not all(u.find_spec(p) for p in
 RUNS = "import os, sys; sys.path[0] = os.path.dirname(sys.argv[-2]); exec(sys.argv[-1])"
 # Seconds that an interpreter has to say so; bounds one that hangs.
 _ANSWERS = 30.0
-LINES = 6  # of what the program printed, shown where it failed
 
 
 class ExportFault(Exception):
-    """The export could not be made; the message is a sentence. ``printed``: the last lines that the
-    program printed, where it told nothing itself."""
-
-    def __init__(self, message: str, printed: tuple[str, ...] = ()) -> None:
-        super().__init__(message)
-        self.printed = printed
+    """The export could not be made; the message is a sentence."""
 
 
 class NoTorch(ExportFault):
@@ -81,9 +75,9 @@ def find_python(named: str) -> str:
         if found is None:
             raise NoTorch(f"--torch-python: there is no program '{named}'.")
         if not _has_torch(found):
-            install = f"{found} -m pip install {' '.join(PACKAGES)}"
             raise NoTorch(
-                f"--torch-python: '{named}' lacks torch or onnxscript; install them with: {install}"
+                f"--torch-python: '{named}' lacks torch or onnxscript; install them with: "
+                f"{found} -m pip install {' '.join(PACKAGES)}"
             )
         return found
     if all(map(installed.importable, PACKAGES)):
@@ -130,14 +124,14 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
             check=False,
         )
         log.seek(0)
-        printed = log.read()[-4096:].decode("utf-8", "replace").splitlines()[-LINES:]
+        printed = " ".join(log.read()[-400:].decode("utf-8", "replace").split())
     try:
         found = decoding.decode((folder / TOLD).read_bytes(), dict[str, Any])
         if fault := found.get("fault"):
             raise ExportFault(str(fault))
         files = (str(folder / f"golden-{n}.npz") for n in range(int(found.get("samples", 0))))
-        script = request.source.rpartition(":")[0]
-        again = [python, "-c", RUNS, *([] if script.endswith(".py") else ["-m"]), script]
+        script = request.source.rpartition(":")[0] or request.source  # a .pt2 names no function
+        again = [python, "-c", RUNS, *([] if Path(script).is_file() else ["-m"]), script]
         ours = {
             "source": request.source,
             "recorded": f"golden:files={'+'.join(files)}",
@@ -149,7 +143,7 @@ def run_export(python: str, request: Request, folder: Path) -> Exported:
             f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
         )
         raise ExportFault(
-            f"The export of '{request.source}' ended without a result ({how}).", tuple(printed)
+            f"The export of '{request.source}' ended without a result ({how}). Printed last: {printed or 'nothing'}"
         ) from None
 
 
@@ -173,5 +167,5 @@ def find_model(folder: Path) -> str:
 
 def list_inputs(folder: Path) -> list[str]:
     """The samples that the export has written, in order."""
-    found = sorted(folder.glob("inputs-*.npz"), key=lambda path: int(path.stem.partition("-")[2]))
-    return [str(path) for path in found]
+    samples = folder.glob("inputs-*.npz")
+    return [str(p) for p in sorted(samples, key=lambda p: int(p.stem.partition("-")[2]))]

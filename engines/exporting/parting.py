@@ -292,9 +292,8 @@ def blame_module(index: GraphIndex, part: Part, exported: Exported) -> Blamed:
     else:
         said = first_difference(exported, path)
     at = next((n for n in nodes[::-1] if n.module == path), nodes[-1])
-    source = said.line or at.source
     kind = at.module_class if at.module == path else ""
-    return Blamed(part.nodes, path, kind, source, said.said)
+    return Blamed(part.nodes, path, kind, said.line or at.source, said.said)
 
 
 def first_difference(exported: Exported, module: str) -> Difference:

@@ -11,13 +11,14 @@ from narrowdown.engines.asking.inquiry import Inquiry, time_run
 from narrowdown.engines.asking.oracle import make_oracle
 from narrowdown.engines.compare.judge import by_sample, judge_whole, margin, restrict
 from narrowdown.engines.compare.say import say_many
-from narrowdown.engines.converters import INSIDE, module_recipes
+from narrowdown.engines.converters import INSIDE, TYPES, module_recipes
 from narrowdown.engines.declaration import Program
 from narrowdown.engines.findings import Unseen, Workaround
 from narrowdown.engines.graph import GraphIndex, ranges
 from narrowdown.engines.graph.quantized import find_leavable_layers
 from narrowdown.engines.nearest import join_some
 from narrowdown.engines.probe import Import, Measure, Measurement
+from narrowdown.engines.problem import Exported
 from narrowdown.engines.search.control_flow import ALWAYS
 from narrowdown.engines.search.unseen import (
     Basis,
@@ -97,7 +98,6 @@ def say_seconds(after: float | None, before: float | None) -> str:
 
 
 FILE = "worked-around.onnx"
-TYPED = ("fp16", "bf16")  # what casts in a file can say
 
 
 def write_out(
@@ -111,7 +111,7 @@ def write_out(
     cleaned one that was searched."""
     info, findings, keep = ask.ctx.engine_info, ask.findings, ranges.decode(cure.keep)
     oracle = make_oracle(ask)
-    rest = info.precision if info.precision in TYPED and oracle.keeps else ""
+    rest = info.precision if info.precision in TYPES and oracle.keeps else ""
     if not info.typed or not (rest or find_leavable_layers(ask.index)):
         return cure, {}
     why, given = "", findings.original or findings.model
@@ -172,10 +172,15 @@ def try_module(ask: Inquiry, cure: Workaround, basis: Basis, tried: Tried) -> Su
     """The workaround with how the change of the PyTorch module does that is printed for it: exported
     again, and built by the engine, on all that the set was ``tried`` on. As it is where none is."""
     info, exported = ask.ctx.engine_info, ask.ctx.problem.exported
-    place = find_program(ask.index, cure, exported.source) if exported else None
-    recipes = module_recipes(info.precision, place)
-    if exported is None or not recipes or not info.typed:
+    if exported is None or not info.typed or info.precision not in TYPES:
         return cure
+    recipes = module_recipes(info.precision, find_program(ask.index, cure, exported))
+    if not recipes:
+        return msgspec.structs.replace(
+            cure,
+            written=f"{cure.written} No change of your PyTorch module is printed: for that these lines must stand in modules "
+            "below the outermost one, in a file that Python can import by its name. Put them there, and run again.".lstrip(),
+        )
     yield Note("your PyTorch module with that change, exported again")
     made = yield from asked(
         Import(path=INSIDE, digest="", program=exported.program, text=recipes[0].text)
@@ -188,13 +193,17 @@ def try_module(ask: Inquiry, cure: Workaround, basis: Basis, tried: Tried) -> Su
     return msgspec.structs.replace(cure, written=written.lstrip())
 
 
-def find_program(index: GraphIndex, cure: Workaround, source: str) -> Program | None:
+def find_program(index: GraphIndex, cure: Workaround, exported: Exported) -> Program | None:
     """Where the kept nodes stand in the PyTorch program; None where one stands in the outermost
     module, of which all else is a part."""
     paths = {index.nodes[n].module for n in ranges.decode(cure.keep)}
     outer = [path for path in paths if not any(path.startswith(f"{other}.") for other in paths)]
-    outputs = tuple(index.tensors[t].name for t in index.outputs)
-    return Program(source, tuple(sorted(outer)), outputs) if all(paths) else None
+    ends = tuple(index.tensors[t].name for t in (*index.inputs, *index.outputs))
+    return (
+        Program(exported.source, exported.example, tuple(sorted(outer)), ends)
+        if all(paths)
+        else None
+    )
 
 
 def _say_inside(m: Measurement) -> str:

@@ -26,7 +26,7 @@ from narrowdown.engines.steps.base import End, Finish, Need, NoParams, Outcome, 
 from narrowdown.engines.steps.prepare import load_findings
 
 # export: the model is not what PyTorch computes; other: the values are of another export; unsteady:
-# PyTorch gives other outputs in a second run
+# PyTorch gives NaN, or other outputs in a second run
 Verdict = Literal["right", "export", "other", "unsteady", "unresolved"]
 
 
@@ -53,7 +53,7 @@ def check_export(ctx: StepContext) -> Steps[ExportOutcome]:
     assert exported is not None  # as the step needs it
     findings: Findings = yield from load_findings(ctx)
     if not exported.steady:
-        told = "PyTorch gives other outputs in a second run: something in the module draws random numbers. Take that out first."
+        told = "PyTorch gives NaN, or other outputs in a second run, as where the module draws random numbers. Mend that first."
         return Finish(ExportOutcome(verdict="unsteady", message=told), findings)
     model = WholeModel(ctx, findings)
     engine = USUAL_ENGINE if original(ctx.reference) else ctx.reference  # which computes ONNX
@@ -140,9 +140,11 @@ def say_place(outcome: ExportOutcome) -> str:
         if outcome.float64 and outcome.float64 > clear
         else ""
     )
-    before = f" {outcome.agreeing} of {outcome.compared} inner values agree."
     differs = f" {outcome.differs[:1].upper()}{outcome.differs[1:]}." if outcome.differs else ""
-    return f"{begun} {outcome.module}{kind}{where}.{differs}{alone}{exact}{before}"
+    return (
+        f"{begun} {outcome.module}{kind}{where}.{differs}{alone}{exact} "
+        f"{outcome.agreeing} of {outcome.compared} inner values agree."
+    )
 
 
 def say_agreement(outcome: ExportOutcome, exported: Exported) -> str:

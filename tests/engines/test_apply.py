@@ -275,48 +275,6 @@ def test_a_node_without_a_name_is_told_to_no_converter() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3000)  # it brings PyTorch along
-def test_autocast_keeps_them(tmp_path: Path) -> None:
-    """The real tool, in an environment of its own, as its line is printed."""
-    import onnx
-    from onnx.reference import ReferenceEvaluator
-
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "v"], check=True)
-    pip = subprocess.run(
-        [tmp_path / "v/bin/python", "-m", "pip", "install", "-q", "nvidia-modelopt[onnx]"],
-        check=False,
-    )
-    if pip.returncode:
-        pytest.skip("ModelOpt cannot be installed here")
-    given = MODELS / "sort_tf_massive_m4.onnx"
-    norms = re.compile(r"/l\d?/(Pow|ReduceMean_1|Add|Sqrt)$")
-    kept = tuple(n.name for n in onnx.load(given).graph.node if norms.search(n.name))
-    shutil.copy(given, tmp_path / "model.onnx")
-    told = recipes("emulate:precision=fp16", Cure(keep=kept))
-    line = next(r.text for tool, r in told.items() if "AutoCast" in tool)
-    words = [str(tmp_path / "v/bin/python"), *shlex.split(line)[1:]]
-    feeds = {
-        name: value[:2] for name, value in np.load(MODELS / "sort_tf_massive_m4_in.npz").items()
-    }
-    right = onnxruntime.InferenceSession(str(given)).run(None, feeds)[0]
-
-    def error(words: list[str]) -> float:
-        """Of the file that it writes, computed literally in the types that it states."""
-        subprocess.run(words, cwd=tmp_path, check=True, capture_output=True)
-        made = np.asarray(
-            ReferenceEvaluator(str(tmp_path / "converted.onnx")).run(None, feeds)[0], np.float64
-        )
-        return float(np.linalg.norm(made - right) / np.linalg.norm(right))
-
-    assert error(words) < 0.01
-    # Its own guards keep what goes beyond as well; without them the names alone must do it.
-    off = ["--data_max", "1e30", "--init_max", "1e30"]
-    assert error([*words, *off]) < 0.02
-    bare = words[: words.index("--nodes_to_exclude")]
-    assert not error([*bare, *off]) < 0.5, "with none kept it is wrong"
-
-
-@pytest.mark.slow
 def test_onnxconverter_common_keeps_them(tmp_path: Path) -> None:
     """The real tool, in an environment of its own: what is pasted keeps the norms of a transformer,
     and the halves are right."""
@@ -427,12 +385,20 @@ def list_quantized_convolutions(path: Path) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("source", "printed"),
-    [("/a/model.py:build", True), ("a.b:build", True), ("/a/x;y.py:b", False)],
+    ("source", "example", "line"),
+    [
+        ("/a/model.py:build", {}, "args, kwargs = ((), inputs) if"),
+        ("a.b:build", {"0": ("int64", (2, 3))}, "(torch.zeros([2, 3], dtype=torch.int64), ), {}"),
+        ("a.b:c.d", {"x": ("bool", (1,))}, "(), {'x': torch.zeros([1], dtype=torch.bool)}"),
+        ("/a/program.pt2", {}, "torch.export.unflatten(torch.export.load('/a/program.pt2'))"),
+        ("/a/x;y.py:b", {}, ""),
+    ],
 )
-def test_pytorch_is_told_of_a_module_that_can_be_imported(source: str, printed: bool) -> None:
-    cure = Cure(program=Program(source, ("blocks.1",), ("y",)))
+def test_pytorch_is_told_of_a_module_that_can_be_imported(
+    source: str, example: dict[str, tuple[str, tuple[int, ...]]], line: str
+) -> None:
+    cure = Cure(program=Program(source, example, ("blocks.1",), ("x", "y")))
     told = recipes("emulate:precision=fp16", cure).get("PyTorch, which exports again")
-    assert (told is not None and "'blocks.1'" in told.line) == printed
+    assert (told is not None and "'blocks.1'" in told.line and line in told.text) == bool(line)
     if told is not None:
         compile(told.text, source, "exec")

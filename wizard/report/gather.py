@@ -341,9 +341,7 @@ def _workaround(
     ok, n = w.crossed if w.layers else (unseen.ok, unseen.n)
     cure = _cure(w, index, failing, file, as_given=findings.model == findings.original)
     if index and problem.exported and w.kind == "precision":
-        cure = msgspec.structs.replace(
-            cure, program=find_program(index, w, problem.exported.source)
-        )
+        cure = msgspec.structs.replace(cure, program=find_program(index, w, problem.exported))
     return copy_facts(
         Workaround,
         w,
