@@ -285,6 +285,7 @@ class KeptSets:
         self.near: dict[str, str] = {}
         self.seen: set[str] = set()
         self.basis = Basis()
+        self.timed = oracle.times
         # Layers, where a build takes no seconds: an engine that times its kernels takes them.
         self.singly = len(everything) < len(oracle.index.nodes) and not oracle.times
         self.spent = 0

@@ -21,7 +21,7 @@ class Told:
     def __init__(
         self, n: int, brings: Mapping[str, Mapping[int, float]], harms: tuple[int, int] = (-1, -1)
     ) -> None:
-        self.everything, self.singly = tuple(range(n)), False
+        self.everything, self.singly, self.timed = tuple(range(n)), False, False
         self.brings, self.harms, self.spent = brings, harms, 0
         self.asked: list[tuple[tuple[int, ...], tuple[str, ...]]] = []
         self.refused: Any = lambda _keep: False
@@ -192,20 +192,21 @@ def test_what_is_wrong_elsewhere_joins_and_little_is_added() -> None:
     assert best.each
 
 
-def test_leaving_out_each_takes_as_many_builds_again_and_no_more() -> None:
+@pytest.mark.parametrize("timed", [False, True])
+def test_leaving_out_each_takes_as_many_builds_again_where_they_take_seconds(timed: bool) -> None:
     """Kept in pairs, of which one is needed: to see that of 40 each needs more than 80 builds."""
     told = Told(100, {"s": dict.fromkeys(range(0, 80, 2), 2.0)})
     told.near = lambda _nodes: tuple((n, n + 1) for n in range(0, 100, 2))
-    search = hunt(told, s=TIGHT)
     took: list[int] = []
 
     def try_on(_keep: tuple[int, ...], _batch: int) -> Sub[Mapping[str, float]]:
         took.append(told.spent)
         return (yield from _give({}))
 
-    best = run(keep_fewest(search, (), try_on, 4))
-    assert took[1] <= 2 * took[0] + 1  # the set itself is asked, too
-    assert not best.each
+    told.timed = timed
+    best = run(keep_fewest(hunt(told, s=TIGHT), (), try_on, 4))
+    assert (took[1] <= 2 * took[0] + 1) == timed  # the set itself is asked, too
+    assert best.each != timed
 
 
 @pytest.mark.parametrize("batches", [2, 3, 4])
