@@ -4,5 +4,4 @@ import os
 
 
 def count_cores() -> int:
-    """How many there are."""
     return len(os.sched_getaffinity(0))

@@ -58,7 +58,6 @@ def find(name: str) -> Declaration | None:
 
 
 def ours() -> Mapping[str, Declaration]:
-    """Every engine of Narrowdown's own, by name."""
     return {name: _ours(name) for name in OURS}
 
 

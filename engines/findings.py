@@ -213,8 +213,9 @@ class Findings(
     keep: str = ""
     workaround: Workaround | None = None
     notes: tuple[str, ...] = ()  # sentences for the report
-    # (option, pattern) that names and shapes suggest for a loop that was not asked for
+    # (option, pattern) that a file beside the model, or names and shapes, suggest for a loop
     suggested: tuple[tuple[str, str], ...] = ()
+    cache: tuple[int, ...] = ()  # heads of a decoder's cache, and their size, by that file
     replaced: Replaced | None = (
         None  # the reference, where two independent engines agree against the given one
     )

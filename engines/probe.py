@@ -105,7 +105,8 @@ class Inspect(Probe, frozen=True, tag="inspect"):
 class Import(Probe, frozen=True, tag="import"):
     """Take a model file into the session: lift Constant nodes to weights, split weights off. ->
     facts: model digest, nodes, notes, names of its ``outputs``, ``bodies`` (If, Loop and Scan
-    nodes), ``random`` (nodes that draw numbers), ``warnings`` that its owner must be told. ``path``
+    nodes), ``random`` (nodes that draw numbers), ``warnings`` that its owner must be told, what a
+    file beside it says of a decoder (``engines.data.generation``). ``path``
     is absolute; ``digest`` the sha256 of the file (with its external data) when it was opened.
 
     ``text``: what writes the file ``path``, run by the Python of the ``program``, an engine spec, beside
@@ -178,7 +179,8 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     ``carry`` and ``carry_token``: outputs that go back into inputs (``engines.data.sequences``).
     Each feed is then a sequence of ``steps`` (0: as long as its inputs), whose states are those of
     the ``reference``; ``own_tokens``: an engine is fed the tokens that it chose. facts["suggested"]:
-    the options to give where names and shapes suggest such pairs and none are given."""
+    the options to give where names and shapes suggest such pairs and none are given; those that a
+    file beside the model ``suggested`` come first. ``cache``: heads of one, and their size."""
 
     model: str
     sources: tuple[str, ...] = ()  # absolute paths, "path.py:func" for scripts
@@ -198,6 +200,8 @@ class LoadInputs(Probe, frozen=True, tag="load-inputs"):
     steps: int = 0
     own_tokens: bool = False
     reference: str = ""
+    suggested: tuple[tuple[str, str], ...] = ()
+    cache: tuple[int, ...] = ()
 
 
 class Measure(Probe, frozen=True, tag="measure"):

@@ -66,7 +66,6 @@ class Child(fdpexpect.fdspawn):  # type: ignore[misc]
         self._process.send_signal(number)
 
     def close(self) -> None:
-        """Close the terminal, and end what is still there."""
         super().close()
         if self.isalive():
             self.kill(signal.SIGKILL)
@@ -74,7 +73,6 @@ class Child(fdpexpect.fdspawn):  # type: ignore[misc]
         self.tell()
 
     def tell(self) -> str:
-        """How it ended."""
         code = self._process.poll()
         self.exitstatus = code if code is not None and code >= 0 else None
         self.signalstatus = -code if code is not None and code < 0 else None

@@ -1,10 +1,10 @@
 """Loops through the product, and beside each what is true of it.
 
-    python campaigns/loops/campaign.py --out FOLDER [--only NAME ...] [--precision fp16 ...] [--kill]
+    python campaigns/loops/campaign.py --out FOLDER [--only NAME ...] [--precision fp16 ...] [--kill [N]]
 
 Right is a session that fails where the loop does, names its first step and its first token, blames
 a planted node and no other model's, and whose cure the truth finds to hold, on sequences that the
-session has not seen as well. ``--kill``: each session is killed in its middle, and resumed.
+session has not seen as well. ``--kill``: each session is killed once it has N (30) answers, and resumed.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from campaigns.loops.models import LOOPS, Feed, Loop
 
 NARROWDOWN = Path(sys.executable).with_name("narrowdown")
 HEALTHY = "fp32"  # ONNX Runtime with its optimizers, held against itself without them
-MIDDLE = 30  # probes that a session has answered when it is killed
+MIDDLE = 30  # probes that a session has answered when it is killed, where nobody says
 
 
 class Ran(NamedTuple):
@@ -45,7 +45,7 @@ class Ran(NamedTuple):
     wrong: tuple[str, ...] = ()
 
 
-def run(loop: Loop, precision: str, folder: Path, kill: bool, budget: str) -> Ran:
+def run(loop: Loop, precision: str, folder: Path, kill: int, budget: str) -> Ran:
     path = folder / f"{loop.name}.onnx"
     sequences = loop.make(path)
     given = []
@@ -68,7 +68,7 @@ def run(loop: Loop, precision: str, folder: Path, kill: bool, budget: str) -> Ra
     words += ["--budget", budget]
     began = time.monotonic()
     if kill:
-        begin_and_kill(words, session)
+        begin_and_kill(words, session, kill)
         words = ["resume", str(session), "--display", "none", "--budget", budget]
     done = subprocess.run([str(NARROWDOWN), *words], capture_output=True, text=True, check=False)
     seconds = time.monotonic() - began
@@ -78,7 +78,7 @@ def run(loop: Loop, precision: str, folder: Path, kill: bool, budget: str) -> Ra
     )
 
 
-def begin_and_kill(words: Sequence[str], session: Path) -> None:
+def begin_and_kill(words: Sequence[str], session: Path, answers: int) -> None:
     mark = secrets.token_hex(8)
     env = {**os.environ, MARK: mark}
     process = subprocess.Popen(
@@ -86,7 +86,7 @@ def begin_and_kill(words: Sequence[str], session: Path) -> None:
     )
     journal = session / "journal.jsonl"
     while process.poll() is None:
-        if journal.exists() and journal.read_text().count('"probe.finished"') >= MIDDLE:
+        if journal.exists() and journal.read_text().count('"probe.finished"') >= answers:
             break
         time.sleep(0.05)
     kill_tree(mark)
@@ -164,7 +164,7 @@ def main() -> int:
     made.add_argument("--out", required=True, help="a folder for models, sessions and the table")
     made.add_argument("--only", action="append", help="the name of a loop")
     made.add_argument("--precision", action="append", help="fp16, bf16 or fp32")
-    made.add_argument("--kill", action="store_true")
+    made.add_argument("--kill", type=int, nargs="?", const=MIDDLE, default=0)
     made.add_argument("--budget", default="10m", help="of each session")
     words = made.parse_args()
     folder = Path(words.out)

@@ -43,6 +43,8 @@ def make_near(ask: Inquiry, samples: int, batch: int, each: int) -> Sub[Near]:
                 base=ask.findings.inputs,
                 near=feeds,
                 start=batch * feeds,
+                suggested=ask.findings.suggested,
+                cache=ask.findings.cache,
             ),
             ask.ctx.reference,
         )

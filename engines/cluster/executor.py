@@ -213,7 +213,6 @@ class Cluster:
         ]
 
     def _anyone_greeted(self) -> bool:
-        """Whether everyone who is there has been greeted."""
         return bool(self._members or self._refused) and not self._joining
 
     async def _connect(self) -> Any:

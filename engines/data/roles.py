@@ -47,7 +47,6 @@ class Role(msgspec.Struct, frozen=True):
 
 
 def unguessed_role(tensor: Tensor) -> Role:
-    """The role of an input of which nothing is guessed."""
     if tensor.dtype in ("string", "bool"):
         return Role(
             "text" if tensor.dtype == "string" else "choice", because="nothing was guessed of it"
@@ -111,7 +110,6 @@ def guess_role(index: GraphIndex, tensor: int, compared: float | None = None) ->
 
 
 def _guess_whole(index: GraphIndex, info: Tensor) -> Role:
-    """The role of an input of whole numbers."""
     words = info.name.lower()
     table = rows_named(index, info.id)
     if table is not None:

@@ -277,7 +277,8 @@ class _Loading:
         }
 
     def _suggest_loop(self) -> list[tuple[str, str]]:
-        """What to give where outputs look like the state that goes back into inputs."""
+        """What to give where a file beside the model tells what goes back into inputs, or outputs look
+        like it."""
         ends = (
             {
                 (info := self.index.tensors[t]).name: (
@@ -290,7 +291,7 @@ class _Loading:
             }
             for each in (self.index.inputs, self.index.outputs)
         )
-        return [] if self.loop.inputs else sequences.suggest(*ends)
+        return [] if self.loop.inputs else list(self.probe.suggested) or sequences.suggest(*ends)
 
     def _list_caches(self, outputs: Sequence[str]) -> dict[str, str]:
         """Of what names and shapes suggest those that grow, which are empty in the first step."""
@@ -464,7 +465,9 @@ class _Loading:
         past = 0
         for name in self.carried:
             dims = self.dims[name] or ()
-            shape = self.probe.shapes.get(name) or sequences.first_shape(dims, known)
+            shape = self.probe.shapes.get(name) or sequences.first_shape(
+                dims, known, self.probe.cache
+            )
             if name not in step:
                 step[name] = np.zeros(shape, np_dtype(self.wanted[name].tensor.dtype))
             grows = [n for n, first in zip(step[name].shape, shape, strict=False) if not first]
@@ -975,7 +978,6 @@ def _keep_inputs(
 
 
 def _write_arrays(folder: Path, name: str, arrays: Mapping[str, Array]) -> dict[str, _Kept]:
-    """The arrays of a feed as files of the folder."""
     kept: dict[str, _Kept] = {}
     for i, (key, array) in enumerate(arrays.items()):
         file = f"{name.replace(':', '-')}-{i}.npy"

@@ -149,11 +149,16 @@ def take_step(raw: Arrays, dims: Mapping[str, Dims], step: int) -> dict[str, Arr
     return {n: a[step] if is_stepped(a, dims.get(n)) else a for n, a in raw.items()}
 
 
-def first_shape(dims: Sequence[int | str], known: Mapping[str, int]) -> tuple[int, ...]:
+def first_shape(
+    dims: Sequence[int | str], known: Mapping[str, int], cache: Sequence[int] = ()
+) -> tuple[int, ...]:
     """The shape of a state that is not given: nothing has been carried yet along a dimension that
-    no other input has; dimension 0 and what is called so are batches."""
+    no other input has; dimension 0 and what is called so are batches. ``cache``: how many heads one
+    has, and their size: those of ``[..., heads, past, size]``."""
+    around = dims[-3::2] if len(dims) > 3 else ()  # heads and their size
+    told = {str(d): n for d, n in zip(around, cache, strict=False)} | {**known}
     return tuple(
-        d if isinstance(d, int) else known.get(d, 1 if axis == 0 or "batch" in d.lower() else 0)
+        d if isinstance(d, int) else told.get(d, 1 if axis == 0 or "batch" in d.lower() else 0)
         for axis, d in enumerate(dims)
     )
 

@@ -56,7 +56,6 @@ def scale_apart(model: ModelProto) -> ModelProto:
 
 
 def main(words: list[str]) -> int:
-    """Write both models and print their sizes as JSON."""
     source, inputs, floats, quantized = map(Path, words)
     apart = scale_apart(onnx.load(str(source)))
     with np.load(inputs, allow_pickle=False) as archive:

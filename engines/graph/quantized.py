@@ -157,7 +157,6 @@ def find_left(index: GraphIndex, keep: Collection[int]) -> frozenset[int]:
 
 
 def _find_askers(index: GraphIndex) -> frozenset[int]:
-    """The nodes of all layers."""
     asking = {node.id for node in index.nodes if _asks(index, node)}
     asked = _find_asked(index, asking)
     final = set(index.outputs)

@@ -164,5 +164,4 @@ def list_rewrites(ops: Iterable[str], storage: str) -> tuple[Rewrite, ...]:
 
 
 def find_rewrite(name: str) -> Rewrite:
-    """The rewrite of this name."""
     return next(r for r in REWRITES if r.name == name)

@@ -147,7 +147,6 @@ def convertible_slots(
 
 
 def attribute(node: NodeProto, name: str) -> Any:
-    """The attribute's proto, or None."""
     return next((a for a in node.attribute if a.name == name), None)
 
 

@@ -39,7 +39,6 @@ def say_wrong_pairs(model: ModelProto) -> str:
 
 
 def _find_faults(model: ModelProto) -> Iterator[str]:
-    """A fault of each node that has one."""
     held = {t.name: t for t in model.graph.initializer}
     pairs = [
         node

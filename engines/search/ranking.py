@@ -110,7 +110,6 @@ def _cut_each_alone(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
 
 
 def _cut_pairs(index: GraphIndex, batch: Sequence[Layer]) -> Candidate:
-    """The pairs of a batch without its layers."""
     own = {d for layer in batch for d in layer.dequantizers}
     nodes = sorted({n for layer in batch for n in layer.around if n in own or n != layer.node})
     outputs = sorted({t for d in own for t in index.nodes[d].outputs})

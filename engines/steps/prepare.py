@@ -64,6 +64,8 @@ def load_findings(ctx: StepContext) -> Sub[Findings]:
             random=tuple(taken.facts.get("random", ())),
             bodies=int(taken.facts.get("bodies", 0)),
             notes=(*findings.notes, *taken.facts.get("warnings", ())),
+            suggested=_read_pairs(taken),
+            cache=msgspec.convert(taken.facts.get("cache", ()), tuple[int, ...]),
         )
     precision = ctx.engine_info.precision
     # A user's check may need no inputs of ours.
@@ -124,6 +126,8 @@ def _inputs(ctx: StepContext, findings: Findings, **how: bool) -> LoadInputs:
         shapes=problem.input_shapes,
         ranges=problem.val_range,
         random=not recorded(ctx.reference),  # of made-up inputs nothing was recorded
+        suggested=findings.suggested,
+        cache=findings.cache,
     )
     return msgspec.structs.replace(problem.tell_loop(probe, ctx.reference), **how)
 
@@ -136,8 +140,12 @@ def _with_inputs(findings: Findings, made: Measurement) -> Findings:
         findings,
         inputs=made.facts["inputs"],
         samples=given or samples,
-        suggested=tuple((name, pattern) for name, pattern in made.facts.get("suggested") or ()),
+        suggested=_read_pairs(made),
     )
+
+
+def _read_pairs(made: Measurement) -> tuple[tuple[str, str], ...]:
+    return tuple((name, pattern) for name, pattern in made.facts.get("suggested") or ())
 
 
 def prepare_findings(ctx: StepContext) -> Sub[Findings]:
@@ -258,5 +266,4 @@ def _plain_inputs(
 
 
 def _say_guesses(made: Measurement) -> tuple[str, ...]:
-    """What was guessed of the inputs, as notes."""
     return tuple(f"{GUESSED}{guess}" for guess in made.facts.get("guesses", ()))

@@ -20,7 +20,6 @@ AnyStep: TypeAlias = StepSpec[msgspec.Struct]
 
 
 def load_shipped() -> dict[str, AnyStep]:
-    """Ours."""
     modules = (
         import_module(f"{room.__name__}.{found.name}")
         for found in pkgutil.iter_modules(room.__path__)

@@ -23,7 +23,7 @@ TABLE = "iterations"
 # What every step prepares where it is not there yet (``prepare``), and may find to be otherwise.
 PREPARED = (
     "model", "original", "inputs", "samples", "criterion", "signature", "round_signature", "sample", "notes", "expensive",
-    "cheap", "bodies", "opened", "rests", "fixable", "random", "codes", "suggested",
+    "cheap", "bodies", "opened", "rests", "fixable", "random", "codes", "suggested", "cache",
 )  # fmt: skip
 
 

@@ -23,7 +23,14 @@ from narrowdown.engines.backends.onnxruntime.quantizer import quantize
 from narrowdown.engines.checker import command, environment
 from narrowdown.engines.checker.private_copies import run_agreed
 from narrowdown.engines.consent import CHECK
-from narrowdown.engines.data import InputProblem, held, originals, polygraphy, samples
+from narrowdown.engines.data import (
+    InputProblem,
+    generation,
+    held,
+    originals,
+    polygraphy,
+    samples,
+)
 from narrowdown.engines.data.arrays import widen_for_file
 from narrowdown.engines.data.samples import load_feed
 from narrowdown.engines.data.scripting import ScriptProblem
@@ -225,13 +232,15 @@ def _import_model(probe: Import, store: Store) -> Measurement:
         imported = _import_ir(Path(probe.path), store)
     else:
         imported = load.import_model(Path(probe.path), store, _runtime_ceiling)
+    beside = generation.read_beside(Path(probe.path), load.load(store, imported.digest))
     facts = {
         "model": imported.digest,
         "nodes": imported.nodes,
         "notes": list(imported.notes),
         "outputs": list(imported.outputs),
         "bodies": imported.bodies,
-        "warnings": list(imported.warnings),
+        **beside,
+        "warnings": [*imported.warnings, *beside.get("warnings", ())],
         **({"random": list(imported.random)} if imported.random else {}),
     }
     return Measurement(facts=facts, nodes=imported.nodes)

@@ -466,7 +466,6 @@ def test_every_demo_that_is_shown_comes_to_its_end(shell: Shell) -> None:
 
 
 def shown_first() -> list[str]:
-    """What README shows of the first demo."""
     (block,) = re.findall(
         r"```text\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL
     )

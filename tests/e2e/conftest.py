@@ -24,8 +24,6 @@ __all__ = ["SCRIPT"]
 
 
 class Ran(msgspec.Struct):
-    """What one command did."""
-
     code: int
     out: str
     err: str
@@ -55,7 +53,6 @@ def environment(home: Path) -> dict[str, str]:
 
 @pytest.fixture
 def surroundings(tmp_path: Path) -> dict[str, str]:
-    """An environment of this test alone."""
     return environment(tmp_path)
 
 
@@ -88,7 +85,6 @@ class Walked(msgspec.Struct):
         return read(self.folder)
 
     def visits(self, node: str) -> list[Visit]:
-        """The visits of a node, in their order."""
         return [v for v in self.reading.state.route if v.node == node]
 
     def answers(self) -> list[tuple[str, str]]:

@@ -1,6 +1,7 @@
 """Models whose outputs go back into their inputs, through the command line."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -104,6 +105,12 @@ def test_a_right_loop_passes_and_single_steps_are_told_to_say_nothing(capsys) ->
     single = compare(capsys, 10, *words)
     assert "--carry 'state_out:state'" in single["message"]
     assert "--carry" not in told["message"]
+    told_beside = {
+        "filename": "loud.onnx", "num_key_value_heads": 1, "head_size": 8,
+        "inputs": {"past_names": "state"}, "outputs": {"present_names": "y"},
+    }  # fmt: skip
+    Path("genai_config.json").write_text(json.dumps({"model": {"decoder": told_beside}}))
+    assert "--carry 'y:state'" in compare(capsys, 10, *words)["message"]
 
 
 @pytest.mark.parametrize(

@@ -378,7 +378,6 @@ def test_a_quantizer_leaves_out_what_is_pasted(tmp_path: Path) -> None:
 
 
 def list_quantized_convolutions(path: Path) -> set[str]:
-    """The convolutions whose weight is codes."""
     nodes = onnx.load(path).graph.node
     pairs = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
     return {n.name for n in nodes if n.op_type == "Conv" and n.input[1] in pairs}

@@ -46,5 +46,4 @@ def with_path(tmp_path: Path) -> Callable[..., Narrowdown]:
 
 @pytest.fixture
 def narrowdown(site: Path, with_path: Callable[..., Narrowdown]) -> Narrowdown:
-    """The program where the toy is installed."""
     return with_path(site, TOY)

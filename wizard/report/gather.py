@@ -409,7 +409,6 @@ def _cure(
 
 
 def stop(visit: Visit, flow: Flow) -> Stop:
-    """One line of the route."""
     node = flow.nodes.get(visit.node)
     question = visit.question
     offered = {offer.id: offer for offer in question.answers} if question else {}

@@ -129,7 +129,6 @@ class Section(msgspec.Struct, frozen=True):
 
 
 def list_sections(report: Report) -> list[Section]:
-    """All that the report says."""
     found = [
         _section("", *_head(report)),
         _section("See it fail", *_by_hand(report)),

@@ -8,7 +8,6 @@ NAMES = ("events", "report", "replay")
 
 
 def main() -> None:
-    """Print one."""
     parser = argparse.ArgumentParser(
         prog="python -m narrowdown.wizard.schemas", description="JSON Schemas of what programs read"
     )

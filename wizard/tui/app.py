@@ -208,7 +208,6 @@ class Narrowdown(InTurn[int]):
             self.push_screen(SessionsScreen())
 
     def action_new(self) -> None:
-        """The form."""
         self.push_screen(SetupScreen(self._setup))
 
     def edit_setup(self) -> None:

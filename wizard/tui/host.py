@@ -13,7 +13,6 @@ class Hosted(Screen[None]):
 
     @property
     def host(self) -> "Narrowdown":
-        """The application."""
         return cast("Narrowdown", self.app)
 
     async def _compose(self) -> None:

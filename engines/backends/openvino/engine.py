@@ -341,7 +341,6 @@ def _write_beside(model: onnx.ModelProto, weights_dir: str) -> Iterator[str]:
 
 
 def _make_smallest_model() -> bytes:
-    """A model of one addition."""
     text = '<ir_version: 8, opset_import: ["": 13]> smallest (float[1] x) => (float[1] y) {y = Add(x, x)}'
     return bytes(onnx.parser.parse_model(text).SerializeToString())
 

@@ -25,7 +25,6 @@ def small() -> Callable[..., onnx.ModelProto]:
 
 @pytest.fixture(scope="session")
 def run() -> Callable[..., dict[str, Array]]:
-    """Builds a model on an engine spec and runs it once."""
 
     def built(
         spec: str, model: onnx.ModelProto, feeds: Mapping[str, Array], **request: Any
@@ -41,7 +40,6 @@ def run() -> Callable[..., dict[str, Array]]:
 
 @pytest.fixture(scope="session")
 def real() -> Callable[[str], tuple[onnx.ModelProto, dict[str, Array]]]:
-    """A real model of the demos with its inputs."""
 
     def load(name: str) -> tuple[onnx.ModelProto, dict[str, Array]]:
         with np.load(MODELS / f"{name}_in.npz") as archive:

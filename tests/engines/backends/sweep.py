@@ -260,7 +260,6 @@ def _changed(model: ModelProto, feeds: dict[str, Array]) -> Iterator[tuple[str, 
 
 
 def _values(op: str, name: str, rank: int, spatial: int) -> list[Any]:
-    """What an attribute may be set to."""
     if name == "axis":
         return list(range(-rank, rank))
     if name == "axes" and rank:

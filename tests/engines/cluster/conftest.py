@@ -71,7 +71,6 @@ class Running:
             self.wait_for(r"Registered to", name)
 
     def wait_for(self, pattern: str, name: str) -> None:
-        """Wait until what this process said matches."""
         end = time.monotonic() + _PATIENCE
         log = self.folder / f"{name}.log"
         while time.monotonic() < end:
@@ -150,5 +149,4 @@ def make_cluster(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 @pytest.fixture
 def cluster(make_cluster: Callable[..., Running]) -> Running:
-    """A scheduler without workers."""
     return make_cluster()

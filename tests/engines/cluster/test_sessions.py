@@ -82,7 +82,6 @@ def finished(session: Path) -> list[str]:
 
 
 def in_the_middle(session: Path, process: "subprocess.Popen[str]") -> None:
-    """Wait until the session has measured something."""
     end = time.monotonic() + 200
     while len(finished(session)) < ENOUGH:
         assert process.poll() is None, process.communicate()

@@ -39,7 +39,6 @@ def shapes(shared_store: Store) -> Subject:
 
 @pytest.fixture(scope="session")
 def file_types(shared_store: Store) -> Subject:
-    """magika on real files."""
     folder = Path(magika.__file__).parent
     files = [
         folder / "magika.py", folder / "config" / "content_types_kb.min.json", MODELS / "shapes_cnn_in.npz", MODELS / "README.md",

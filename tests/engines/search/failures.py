@@ -553,7 +553,6 @@ TABLE = (
 
 
 def rows() -> str:
-    """The table of the document."""
     lines = ["| failure | engine | cause named | evidence | checked by |", "|---|---|---|---|---|"]
     for f in TABLE:
         said = f.said.replace("\\", "").replace("|", "/") or "passes, and nothing is accused"

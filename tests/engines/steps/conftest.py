@@ -29,8 +29,6 @@ Oracle = Callable[[AnyProbe], Any]
 
 
 class Walk(msgspec.Struct):
-    """What a step asked and said on its way."""
-
     finish: Finish[Any]
     probes: list[AnyProbe]
     notes: list[Note]
@@ -51,13 +49,11 @@ def tanh_chain(path: Path, length: int = 6) -> Path:
 
 @pytest.fixture
 def answers() -> Any:
-    """The module of invented answers beside this file."""
     return beside(Path(__file__).with_name("answers.py"))
 
 
 @pytest.fixture(scope="session")
 def tiny() -> Any:
-    """The models that whole sessions are tested with."""
     return beside(Path(__file__).parents[2] / "e2e" / "tiny.py")
 
 
@@ -71,7 +67,6 @@ def as_stored(tables: Any) -> Any:
 
 
 def walk(name: str, ctx: StepContext, oracle: Oracle) -> Walk:
-    """Run a step to its end over the oracle's answers."""
     generator = STEPS[name].run(ctx)
     probes: list[AnyProbe] = []
     notes: list[Note] = []

@@ -109,7 +109,6 @@ class Simulated(msgspec.Struct, kw_only=True):
 
     @classmethod
     def single(cls, index: GraphIndex, added: Mapping[int, float], **rest: Any) -> "Simulated":
-        """With one sample."""
         return cls(index=index, added={"real:0": added}, asked={}, hiding={}, **rest)
 
     def findings(self) -> Findings:

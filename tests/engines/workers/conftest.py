@@ -22,8 +22,6 @@ from narrowdown.wizard.demo import MODELS
 
 
 class Session:
-    """One model with its real inputs."""
-
     def __init__(self, root: Path, model: Path, *inputs: Path) -> None:
         self.root = root
         self.store = Store(root)

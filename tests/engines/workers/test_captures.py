@@ -203,7 +203,6 @@ def test_of_a_sample_that_only_a_verdict_is_wanted_of_the_outputs_are_kept(fresh
 
 
 def edited(session, folder: Path, edit) -> "SimpleNamespace":
-    """The session with an edited copy of its model in it."""
     model = onnx.load(MODELS / "shapes_cnn.onnx")
     edit(model)
     onnx.save(model, folder / "edited.onnx")

@@ -89,7 +89,6 @@ def steps() -> dict[str, Facts]:
 
 @pytest.fixture(scope="session")
 def lint(steps: dict[str, Facts]) -> Callable[[str], list[Problem]]:
-    """What ``check`` says about the text of a flow."""
     return lambda text: check(parse(text, "small.yaml"), steps)
 
 

@@ -89,7 +89,6 @@ def lines(events: list[e.AnyEvent]) -> bytes:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where a session's journal is to be."""
     return tmp_path_factory.mktemp("session") / NAME
 
 

@@ -212,8 +212,6 @@ class FakeSession:
 
 
 class FakeLibrary:
-    """One session; creating makes that one."""
-
     def __init__(self, session: FakeSession, entries: Sequence[Summary] = ()) -> None:
         self.session, self.listed = session, entries
         self.created: list[Problem] = []

@@ -108,7 +108,6 @@ class Terminal:
         os.close(nothing)
 
     def code(self, seconds: float = 60) -> int:
-        """The exit status, after the program has ended."""
         begun = time.monotonic()
         while self.child.isalive() and time.monotonic() - begun < allow(seconds):
             self.look()

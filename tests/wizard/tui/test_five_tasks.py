@@ -21,8 +21,6 @@ END = "What to do now"
 
 
 class Counted(Terminal):
-    """Counts how often Enter is pressed."""
-
     entered = 0
 
     def press(self, keys: str) -> None:

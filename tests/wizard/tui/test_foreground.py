@@ -26,7 +26,6 @@ LEFT = "\x1b[?1049l"
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    """The list of sessions, which is empty."""
     made = Terminal([], tmp_path, (80, 24))
     made.until("[n] to start a new session")
     yield made

@@ -224,8 +224,6 @@ def fill(app: App[None], name: str) -> None:
 
 
 class Everything(App[None]):
-    """All widgets at once."""
-
     glyphs = UNICODE
 
     def compose(self) -> ComposeResult:

@@ -173,7 +173,6 @@ async def test_the_wheel_scrolls(session: FakeSession, make_app: Make) -> None:
 
 
 async def wheel(pilot: Any, widget: Any, times: int) -> None:
-    """Turn the wheel over a widget."""
     region = widget.region
     x, y = region.x + region.width // 2, region.y + region.height // 2
     for _ in range(times):

@@ -41,7 +41,6 @@ CARDS = {
 
 
 async def everything(app: Narrowdown, session: FakeSession, pilot: Any) -> AsyncIterator[str]:
-    """Show each screen, face and card in turn."""
     await settle(
         pilot, lambda: isinstance(app.screen, SessionsScreen) and app.screen.chosen is not None
     )

@@ -265,7 +265,6 @@ class SessionScreen(Hosted):
     # Cards that ask
 
     def action_note(self) -> None:
-        """Write a note into the journal."""
         scene = self.scene
 
         def done(values: Mapping[str, str] | None) -> None:
@@ -297,7 +296,6 @@ class SessionScreen(Hosted):
         self.host.edit_setup()
 
     def action_export(self) -> None:
-        """Write the bundle somewhere."""
         scene = self.scene
         if not confirmed(scene.state, scene.flow):
             told = (
@@ -319,9 +317,7 @@ class SessionScreen(Hosted):
         )
 
     def action_scroll_up(self) -> None:
-        """Scroll the page."""
         self.page.scroll_page_up(animate=False)
 
     def action_scroll_down(self) -> None:
-        """Scroll the page."""
         self.page.scroll_page_down(animate=False)

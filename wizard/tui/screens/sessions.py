@@ -324,7 +324,6 @@ class SessionsScreen(Hosted):
         self.host.make_aside(partial(self.host.library.demo, name), self.host.open_session, "demo")
 
     def action_keys_help(self) -> None:
-        """The keys that work here."""
         text = self.host.fill_in_keys(
             "Press {open} to go on with the highlighted session. Where it is open in another window you look on; press "
             "{take_over} there to take over. " + NEW

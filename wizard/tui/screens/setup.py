@@ -327,7 +327,6 @@ class SetupScreen(Hosted):
             self.focus_next()
 
     def action_start(self) -> None:
-        """Start, from any field."""
         self.query_one("#start", Button).press()
 
     def action_leave_form(self) -> None:
@@ -338,7 +337,6 @@ class SetupScreen(Hosted):
             self.host.show_sessions()
 
     def action_form_help(self) -> None:
-        """What the fields mean."""
         fields = [(field.label, field.hint) for field in FIELDS.values()]
         self.app.push_screen(
             Reading("New session", [*fields, ("Keys that work now", self.host.key_table(self))])

@@ -328,7 +328,6 @@ class StepScreen(SessionScreen):
     # Keys of this screen
 
     def action_go(self) -> None:
-        """Run what is offered."""
         if self._once("go"):
             self._began = True
             self.host.request(requests.Go())
@@ -378,11 +377,9 @@ class StepScreen(SessionScreen):
         self.host.choose("The search is not through", "", options)
 
     def action_stop_now(self) -> None:
-        """Hard stop."""
         self.host.request(requests.Stop(hard=True), "Stopping now; the session is safe.")
 
     def action_pause(self) -> None:
-        """Pause, or go on."""
         paused = self.scene.work.paused
         self.host.request(
             requests.GoOn() if paused else requests.Pause(),

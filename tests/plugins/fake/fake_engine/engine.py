@@ -196,8 +196,6 @@ class Faulty:
 
 
 class Engine:
-    """ONNX Runtime with the fault of its options."""
-
     def __init__(self, info: EngineInfo, fault: Fault) -> None:
         self.info = info
         self._fault = fault

@@ -70,5 +70,4 @@ class Card(ModalScreen[ResultT]):
         self.action_keys_help()
 
     def action_close(self) -> None:
-        """Close with no result."""
         self.dismiss(None)

@@ -107,7 +107,6 @@ class Listed(Listing):
             self.query_one(".detail", VerticalScroll).scroll_home(animate=False)
 
     def action_scroll_detail(self, pages: int) -> None:
-        """Scroll the detail."""
         area = self.query_one(".detail", VerticalScroll)
         area.scroll_relative(y=pages * max(1, area.size.height - 1), animate=False)
 
@@ -128,6 +127,5 @@ class CommandsCard(Listed):
         self.query_one("#listed-text", Text).show(f"{entry.label}: {self._copy(entry.detail)}")
 
     def action_copy(self) -> None:
-        """Copy the highlighted command."""
         if entry := self.chosen:
             self.take(entry)

@@ -63,7 +63,6 @@ class Pick(Listing):
         return 0
 
     def on_input_changed(self, _event: Input.Changed) -> None:
-        """Narrow."""
         self.list(self._all)
 
     def on_option_list_option_highlighted(self, _event: OptionList.OptionHighlighted) -> None:
@@ -77,7 +76,6 @@ class Pick(Listing):
             self.options.highlighted = min(len(self._entries) - 1, max(0, place))
 
     def action_take(self) -> None:
-        """Take the highlighted entry."""
         if self.chosen:
             self.take(self.chosen)
 
