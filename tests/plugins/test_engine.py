@@ -43,10 +43,14 @@ def on_the_page(name: str) -> str:
     return str(block)
 
 
-def model(path: Path) -> Path:
-    """Five nodes, one of them a Tanh."""
+def model(path: Path, width: int = 8, scale: float = 1.0) -> Path:
+    """Five nodes, one of them a Tanh; with 16 and 2 what reaches it goes beyond 5.5."""
     rng, node = np.random.default_rng(1), helper.make_node
-    weights = {"w": rng.normal(size=(8, 8)), "b": rng.normal(size=8), "v": rng.normal(size=(8, 4))}
+    weights = {
+        "w": rng.normal(size=(width, width)) * scale,
+        "b": rng.normal(size=width),
+        "v": rng.normal(size=(width, 4)),
+    }
     nodes = [
         node("MatMul", ["x", "w"], ["a"], name="first"), node("Add", ["a", "b"], ["c"], name="bias"),
         node("Tanh", ["c"], ["t"], name="squash"), node("MatMul", ["t", "v"], ["d"], name="second"),
@@ -55,7 +59,7 @@ def model(path: Path) -> Path:
     graph = helper.make_graph(
         nodes,
         "tanh",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 8])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, width])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
         [
             numpy_helper.from_array(array.astype(np.float32), name)

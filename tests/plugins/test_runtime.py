@@ -6,47 +6,15 @@ import shutil
 import sys
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 from ..docs.shown import of
 from ..e2e.conftest import command, environment
-from .test_engine import ROOT, python
+from .test_engine import ROOT, model, python
 
 TOY = Path(__file__).with_name("toy")
 PAGE = ROOT / "docs" / "write-an-engine.md"
 MENDED = "np.tanh(x.astype(np.float32)).astype(x.dtype)"
-
-
-def network(path: Path) -> None:
-    """Five nodes; what reaches the Tanh goes beyond 5.5."""
-    rng, node = np.random.default_rng(1), helper.make_node
-    weights = {
-        "w": rng.normal(size=(16, 16)) * 2,
-        "b": rng.normal(size=16),
-        "v": rng.normal(size=(16, 4)),
-    }
-    nodes = [
-        node("MatMul", ["x", "w"], ["a"], name="first"), node("Add", ["a", "b"], ["c"], name="bias"),
-        node("Tanh", ["c"], ["t"], name="squash"), node("MatMul", ["t", "v"], ["d"], name="second"),
-        node("Relu", ["d"], ["y"], name="last"),
-    ]  # fmt: skip
-    graph = helper.make_graph(
-        nodes,
-        "net",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 4])],
-        [
-            numpy_helper.from_array(array.astype(np.float32), name)
-            for name, array in weights.items()
-        ],
-    )
-    onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9),
-        str(path),
-    )
 
 
 def test_the_page_shows_the_program() -> None:
@@ -60,7 +28,7 @@ def test_the_page_shows_the_program() -> None:
 @pytest.mark.timeout(900)
 def test_the_page_does_what_it_says(tmp_path: Path) -> None:
     """The whole route, the case where there is no Narrowdown, the mended runtime, and a replay."""
-    network(tmp_path / "net.onnx")
+    model(tmp_path / "net.onnx", 16, 2.0)
     for file in TOY.glob("*.py"):
         shutil.copy(file, tmp_path)
     env = environment(tmp_path)
