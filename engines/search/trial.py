@@ -165,8 +165,7 @@ def _replace_reference(tried: Tried, feed: tuple[str, ...]) -> Sub[Tried]:
     if not engine.told:
         why = f"{judge} cannot stand in for it: {engine.why.rstrip('.')}."
         engine = yield from model.compare(reference=heard.judge, samples=feed)
-        alike = passed and engine.exceeds
-        found = msgspec.structs.replace(model.findings, alike=alike)
+        found = msgspec.structs.replace(model.findings, alike=passed and engine.exceeds)
         heard = msgspec.structs.replace(heard, why=why)
         return msgspec.structs.replace(
             tried, model=model.of(found), heard=heard, verdict="reference"

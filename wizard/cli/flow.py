@@ -71,8 +71,7 @@ def write(text: str, output: str | None) -> None:
     if output is None or output == "-":
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         return
-    path = Path(writable(output)).expanduser()
-    write_atomically(path, text)
+    write_atomically(Path(writable(output)).expanduser(), text)
 
 
 def writable(output: str) -> str:

@@ -24,8 +24,7 @@ def replay(arguments: argparse.Namespace) -> int:
         from narrowdown.wizard.cli.matrix import matrix
 
         return matrix(arguments)
-    teller = _Noting() if arguments.json else _Printing()
-    found = _replay(arguments, teller)
+    found = _replay(arguments, _Noting() if arguments.json else _Printing())
     code = found.exit_code(arguments.expect)
     if arguments.json:
         whole = Result(found.verdict, arguments.expect, code, found.engines, found.rows)

@@ -42,8 +42,7 @@ from narrowdown.wizard.words import count, duration, listing, visible
 def open_(arguments: argparse.Namespace) -> int:
     """``narrowdown open MODEL``: a person answers."""
     with open_model(arguments, terminal.say) as named:
-        problem = problem_from(named)
-        return start(problem, named, person=True, usual=say_usual(named))[0]
+        return start(problem_from(named), named, person=True, usual=say_usual(named))[0]
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -440,8 +440,7 @@ class _Shaper:
             return msgspec.convert(data, kind)
         except msgspec.ValidationError as problem:
             said, _, where = str(problem).partition(" - at `")
-            inside = _inside(where.rstrip("`"), data)
-            path = (*at, *inside)
+            path = (*at, *_inside(where.rstrip("`"), data))
             name = next((str(p) for p in reversed(path) if isinstance(p, str)), "the flow")
             raise self._at(self._lines.value(*path), in_words(said, name)) from None
 

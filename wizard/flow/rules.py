@@ -86,8 +86,7 @@ def _judge(key: str, value: Any, outcome: Outcome, untold: bool | None) -> bool 
         case "all":
             return _all(judge(part, outcome, untold) for part in value)
         case "any":
-            none = _all(_opposite(judge(part, outcome, untold)) for part in value)
-            return _opposite(none)
+            return _opposite(_all(_opposite(judge(part, outcome, untold)) for part in value))
         case "not":
             return _opposite(judge(value, outcome, untold))
     actual = outcome.get(key)

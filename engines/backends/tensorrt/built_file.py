@@ -173,8 +173,7 @@ class FileEngine:
         if not self._runs.present:
             raise EngineFault("unsupported", f"The engine was read, but {self._runs.reason}")
         outputs = self._match_model(request.model)
-        told = self._read.layers
-        facts = {"layers": layers.list_layers(told), "unobservable": {}}
+        facts = {"layers": layers.list_layers(self._read.layers), "unobservable": {}}
         return Execution(
             self._found, self._read.engine, request.model, {name: name for name in outputs}, facts
         )

@@ -65,8 +65,7 @@ class ConvTranspose(Operator):
         weights = w.reshape(group, -1, channels, *kernel)
         for place in itertools.product(*map(range, kernel)):
             at: Any = (slice(None), slice(None), slice(None), *place)
-            tap = weights[at]
-            product = np.einsum("ngi...,gio->ngo...", inputs, tap)
+            product = np.einsum("ngi...,gio->ngo...", inputs, weights[at])
             where = tuple(
                 slice(p * d, p * d + s * (n - 1) + 1, s)
                 for p, d, s, n in zip(place, dilations, strides, x.shape[2:], strict=True)

@@ -105,8 +105,7 @@ class AveragePool(Operator):
         # The padding may count, and what ceil_mode reads behind it does not.
         padded = bool(given.get("count_include_pad"))
         inside = _read(_pad(np.ones((1, 1, *sizes), x.dtype), w, padded), w, 0)
-        counted = inside.sum(axis=inner)
-        return ((total / counted).astype(x.dtype),)
+        return ((total / inside.sum(axis=inner)).astype(x.dtype),)
 
 
 class GlobalMaxPool(Operator):

@@ -30,9 +30,8 @@ class Resize(Operator):
             return (_resize_tensor(x, dict(enumerate(map(float, roi))), {}, {**given, **_OLD}),)
         axes = [int(a) % x.ndim for a in given.get("axes") or range(x.ndim)]
         lengths: dict[int, int] = {}
-        factors: dict[int, float | Fraction]
         if scales is not None and scales.size:
-            factors = dict(zip(axes, map(float, scales), strict=True))
+            factors: dict[int, float | Fraction] = dict(zip(axes, map(float, scales), strict=True))
         else:
             lengths = dict(zip(axes, (int(s) for s in sizes), strict=True))  # type: ignore[union-attr]
             exact = {a: Fraction(n, x.shape[a]) for a, n in lengths.items()}
