@@ -121,7 +121,10 @@ def _tell_others(findings: Findings, unseen: Unseen) -> Fact:
 
 def _tell_cause(findings: Findings) -> Fact:
     causes = dict.fromkeys(c.cause for c in findings.culprits)
-    spread = "There is no single cause: the error is spread over many layers."
+    spread = (
+        "There is no single cause: the error "
+        f"{'grows from step to step' if findings.loop else 'is spread over many layers'}."
+    )
     return _first(
         (causes and "unknown" not in causes, f"The cause is known: {', '.join(causes)}.", True),
         (causes, "The cause is not known: the case fails, and no measurement says why.", False),

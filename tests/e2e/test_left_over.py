@@ -144,7 +144,6 @@ def outside(tmp_path: Path, session: Path) -> list[str]:
 
 
 def children(pid: int) -> list[int]:
-    """All processes below this one."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
         for child in (task / "children").read_text().split():

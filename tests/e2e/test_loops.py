@@ -146,6 +146,7 @@ def test_whole_routes_cure_the_loop(capsys, tmp_path) -> None:
         assert main(["report", model, "--format", "json", "-o", f"{model}.json"]) == 0
         report = json.loads((tmp_path / f"{model}.json").read_text())
         assert report["verdict"] == "worked-around"
+        assert ("grows from step to step" in report["headline"]) == (model == "smooth")
         assert sorted(culprit["nodes"] for culprit in report["culprits"]) == blamed
         assert kept <= set(report["workaround"]["keep_higher"])
         assert report["workaround"]["held_out_ok"] == report["workaround"]["held_out_n"] >= 8

@@ -439,7 +439,10 @@ def headline(state: State, flow: Flow, report: Report) -> str:
             return "The session has only begun"
         return f"The session is at: {node.title} ({stage(here)})"
     if state.findings.spread and not culprits:
-        return f"The error is spread over many layers: no single part stands for it{say_cure(cure)}"
+        return (
+            f"The error {'grows from step to step' if state.findings.loop else 'is spread over many layers'}: no single part "
+            f"stands for it{say_cure(cure)}"
+        )
     ranked = _outcome(state, QuantizationOutcome)
     if ranked and cure is not None:
         effect = ranked.get("worst_effect")

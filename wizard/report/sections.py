@@ -181,7 +181,7 @@ def _head(report: Report) -> list[Block]:
     goes_on = ("It goes on from session", Name(report.goes_on_from)) if report.goes_on_from else ""
     return [
         Says(" ".join(filter(None, (report.explanation, say_effect(report))))),
-        Says(report.spread),
+        Says(report.spread if report.spread != report.explanation else ""),
         *map(Says, map(say_lookalike, report.lookalikes)),
         Says(report.advice),
         Says(goes_on),

@@ -27,7 +27,7 @@ def summary(report: Report) -> list[str]:
         told = [
             *filter(None, [report.explanation]),
             *(line for lines in culprits for line in lines),
-            *filter(None, [report.spread]),
+            *({report.spread} - {report.explanation, ""}),
             *map(say_lookalike, report.lookalikes),
             *(_workaround(w, metric) if w is not None else ()),
             *(say_weighed(row, report.scores, metric) for row in report.scores),

@@ -81,7 +81,6 @@ def look(ctx: StepContext) -> Steps[LookOutcome]:
 
 
 def search(ctx: StepContext) -> Steps[SearchOutcome]:
-    """Delta debugging over the nodes."""
     params = msgspec.convert(dict(ctx.params), Params)
     left, parts, count = tuple(range(params.size)), 2, 0
     whole = yield measure(left, ctx.visit)

@@ -17,7 +17,6 @@ def text_of(app: App[int]) -> str:
 
 
 def check(name: str, found: str) -> None:
-    """Compare with ``goldens/<name>.txt``."""
     file = FOLDER / f"{name}.txt"
     if os.environ.get("NARROWDOWN_GOLDEN") == "update":
         FOLDER.mkdir(exist_ok=True)
