@@ -113,6 +113,8 @@ def main() -> int:
     made.add_argument("--home", help="a folder that keeps the sessions")
     made.add_argument("--out", help="also write the table there")
     words = made.parse_args()
+    if words.home and Path(words.home).exists():
+        made.error(f"{words.home} is there already, and its sessions would be counted as new")
     home = Path(words.home or tempfile.mkdtemp(prefix="narrowdown-pytorch-"))
     home.mkdir(parents=True, exist_ok=True)
     found = []
