@@ -402,7 +402,7 @@ def test_a_model_that_a_text_writes(
     (theirs / "weights").write_text("" if deed == "fails" else "w")
     words = shlex.join([sys.executable, "-c", launch.RUNS, str(script)])
     program = str(parse("torch").with_option("program", words))
-    problem = Problem(folder=str(theirs), exported=Exported("", "", program))
+    problem = Problem(folder=str(theirs), exported=Exported("", "", program=program))
     asked = trust.admit if deed == "not agreed to" else trust.agree
     consent = asked(problem)
     if deed == "changed":
