@@ -106,6 +106,15 @@ def rows(found: list[Ran]) -> Iterator[str]:
         )
 
 
+def make_home(made: argparse.ArgumentParser, named: str | None) -> Path:
+    """A new folder for the sessions; an old one's would be counted as new."""
+    if named and Path(named).exists():
+        made.error(f"{named} is there already, and its sessions would be counted as new")
+    home = Path(named or tempfile.mkdtemp(prefix="narrowdown-pytorch-"))
+    home.mkdir(parents=True, exist_ok=True)
+    return home
+
+
 def main() -> int:
     made = argparse.ArgumentParser(description=__doc__)
     made.add_argument("--torch-python", default=os.environ.get("NARROWDOWN_TORCH_PYTHON", ""))
@@ -113,10 +122,7 @@ def main() -> int:
     made.add_argument("--home", help="a folder that keeps the sessions")
     made.add_argument("--out", help="also write the table there")
     words = made.parse_args()
-    if words.home and Path(words.home).exists():
-        made.error(f"{words.home} is there already, and its sessions would be counted as new")
-    home = Path(words.home or tempfile.mkdtemp(prefix="narrowdown-pytorch-"))
-    home.mkdir(parents=True, exist_ok=True)
+    home = make_home(made, words.home)
     found = []
     for name in words.only or (*HEALTHY, *PLANTED):
         found.append(run(name, words.torch_python, home))

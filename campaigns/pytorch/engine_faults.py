@@ -23,6 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import onnx.reference
 
+from campaigns.pytorch.campaign import make_home
+
 HERE = Path(__file__).parent
 MODELS = HERE / "low_precision.py"
 NARROWDOWN = Path(sys.executable).with_name("narrowdown")
@@ -134,10 +136,7 @@ def main() -> int:
     made.add_argument("--home", help="a folder that keeps the sessions")
     made.add_argument("--out", help="also write the table there")
     words = made.parse_args()
-    if words.home and Path(words.home).exists():
-        made.error(f"{words.home} is there already, and its sessions would be counted as new")
-    home = Path(words.home or tempfile.mkdtemp(prefix="narrowdown-pytorch-"))
-    home.mkdir(parents=True, exist_ok=True)
+    home = make_home(made, words.home)
     head = "| module | exit code | cause | module named | line | right | session | off | without its loop | seconds |"
     print(head, f"|{'---|' * 10}", sep="\n", flush=True)
     found = []

@@ -12,7 +12,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import numpy_helper
+
+from campaigns.pytorch.campaign import make_home
 
 MODELS = Path(__file__).with_name("mistranslated.py")
 NARROWDOWN = Path(sys.executable).with_name("narrowdown")
@@ -60,7 +61,7 @@ def main() -> int:
     made.add_argument("--torch-python", default=os.environ.get("NARROWDOWN_TORCH_PYTHON", ""))
     made.add_argument("--home", help="a folder that keeps the sessions")
     words = made.parse_args()
-    home, wrong = Path(words.home or tempfile.mkdtemp(prefix="narrowdown-pytorch-")), 0
+    home, wrong = make_home(made, words.home), 0
     print(
         "| fault | exit code | node | right | check.py | once mended |",
         "|---|---|---|---|---|---|",

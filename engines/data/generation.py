@@ -1,6 +1,7 @@
 """What ``genai_config.json`` says of the decoder that lies beside it, as the model builder of ONNX
 Runtime GenAI writes it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,10 @@ from narrowdown.engines.store import decoding, regular
 _NAME = "genai_config.json"
 
 
-def read_beside(path: Path, model: StoredModel) -> dict[str, Any]:
+def read_beside(path: Path, open_model: Callable[[], StoredModel]) -> dict[str, Any]:
     """Facts: ``suggested``, the options that run the decoder as a loop; ``cache``, how many heads a
     cache has, and their size. ``warnings`` where the file does not fit the model; nothing where
-    it is of another one."""
+    it is of another one. ``open_model``: asked only where the file is of this one."""
     try:
         match decoding.decode(regular.read(path.with_name(_NAME))):
             case {
@@ -38,6 +39,7 @@ def read_beside(path: Path, model: StoredModel) -> dict[str, Any]:
                 if "logits" in given and "input_ids" in fed:
                     tokens = [f"{given['logits']}:{fed['input_ids']}{sequences.CHOICE}"]
                 probe = LoadInputs(model="", carry=tuple(carry), carry_token=tuple(tokens))
+                model = open_model()
                 sequences.resolve(probe, model.inputs, model.outputs)
                 suggested = [*(("carry", c) for c in carry), *(("carry_token", t) for t in tokens)]
                 return {"suggested": suggested, "cache": [heads, size]}

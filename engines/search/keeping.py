@@ -287,7 +287,7 @@ class KeptSets:
         self.basis = Basis()
         self.timed = oracle.times
         # Layers, where a build takes no seconds: an engine that times its kernels takes them.
-        self.singly = len(everything) < len(oracle.index.nodes) and not oracle.times
+        self.singly = len(everything) < len(oracle.index.nodes) and not self.timed
         self.spent = 0
         self._built: NodeSet | None = None
         self._answers: dict[NodeSet, dict[str, Measurement]] = {}  # by what was fed

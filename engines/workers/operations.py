@@ -232,7 +232,7 @@ def _import_model(probe: Import, store: Store) -> Measurement:
         imported = _import_ir(Path(probe.path), store)
     else:
         imported = load.import_model(Path(probe.path), store, _runtime_ceiling)
-    beside = generation.read_beside(Path(probe.path), load.load(store, imported.digest))
+    beside = generation.read_beside(Path(probe.path), lambda: load.load(store, imported.digest))
     facts = {
         "model": imported.digest,
         "nodes": imported.nodes,

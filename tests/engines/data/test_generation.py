@@ -58,7 +58,7 @@ def decoder(make):
 
 def test_pairs_tokens_and_an_empty_cache_are_those_of_the_file(tmp_path, store, decoder) -> None:
     (tmp_path / "genai_config.json").write_text(json.dumps(CONFIG))
-    found = generation.read_beside(tmp_path / "decoder.onnx", decoder)
+    found = generation.read_beside(tmp_path / "decoder.onnx", lambda: decoder)
     told = msgspec.convert({"model": decoder.digest, **found}, LoadInputs)
     assert (told.suggested, told.cache) == (SUGGESTED, (2, 16))
     facts = load_inputs(told, decoder, store)
@@ -78,5 +78,5 @@ def test_pairs_tokens_and_an_empty_cache_are_those_of_the_file(tmp_path, store, 
 )
 def test_a_file_that_does_not_fit_is_left_aside(tmp_path, decoder, broken, said) -> None:
     (tmp_path / "genai_config.json").write_text(broken(json.dumps(CONFIG)))
-    found = generation.read_beside(tmp_path / "decoder.onnx", decoder)
+    found = generation.read_beside(tmp_path / "decoder.onnx", lambda: decoder)
     assert list(found) == ["warnings"] * said
